@@ -264,6 +264,7 @@ impl Session {
             let unknown = local::unknown_time_zone(&blueprint, &*self.local, Severity::Error);
             unknown.map_or(Ok(()), |found| Err(ObserveError::File(vec![found])))?;
         }
+        let allowed = Arc::new(self.allowed.by_key(&blueprint));
         let now = self.systems.clock.now();
         let mut desired = Desired::of(&blueprint, &self.attachments, self.bundle.as_deref())?;
         let access = match &self.bundle {
@@ -282,7 +283,7 @@ impl Session {
             access: access.as_deref(),
             running: &running,
             schematics: &desired.rendered.schematics,
-            allowed: &self.allowed,
+            allowed: &allowed,
             asked,
             silence: silence.as_ref(),
         };
@@ -290,7 +291,8 @@ impl Session {
         if let Some(bundle) = &self.bundle {
             let texts = running.into_inner().unwrap_or_else(PoisonError::into_inner);
             let with = (&**bundle, &*self.attachments);
-            staging::stage(&mut blueprint, &mut observed, &mut desired, with, &texts)?;
+            let replaced = asked.map(ByHand::replaced).unwrap_or_default();
+            staging::stage(&mut blueprint, &mut observed, &mut desired, with, &texts, &replaced)?;
         }
         observed.window = local::window(&blueprint, &*self.local, self.systems.clock.now());
         for node in blueprint.nodes.values_mut() {
@@ -308,7 +310,7 @@ impl Session {
             configs: Arc::new(desired.configs),
             access,
             references: self.references.clone(),
-            allowed: self.allowed.clone(),
+            allowed,
             snapshots: self.snapshots.clone(),
             targets: self.targets.clone(),
             local: self.local.clone(),

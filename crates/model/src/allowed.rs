@@ -1,6 +1,8 @@
 //! What an operator allows a plan to do beyond what is harmless: each by name, none of it by default.
 
+use crate::blueprint::Blueprint;
 use crate::names::NodeName;
+use crate::vm::words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,20 @@ impl Allowed {
     #[must_use]
     pub fn disk(&self, node: &str, disk: &str) -> bool {
         self.node(node) || self.disks.get(node).is_some_and(|disks| disks.contains(disk))
+    }
+
+    /// The same, with disks that were named as the file names them by their keys in Proxmox. A key is never read as a name.
+    #[must_use]
+    pub fn by_key(&self, blueprint: &Blueprint) -> Self {
+        let key = |node: &NodeName, disk: &String| {
+            let disks = blueprint.nodes.get(node).map(|node| &node.hardware.disks);
+            let named = disks.into_iter().flatten().find(|own| own.name == *disk && !words::is_drive(disk));
+            named.map_or_else(|| disk.clone(), |own| own.key())
+        };
+        let disks = self.disks.iter().map(|(node, disks)| {
+            (node.clone(), disks.iter().map(|disk| key(node, disk)).collect::<BTreeSet<String>>())
+        });
+        Self { disks: disks.collect(), ..self.clone() }
     }
 
     /// Whether nothing is allowed.

@@ -5,7 +5,7 @@
 //! run, and a part of Kubernetes keeps its version until it is its turn. Nothing is remembered: where an upgrade stands is told by what
 //! the machines run, so one that was interrupted goes on from there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blueprint::{Blueprint, Node};
 use crate::forms::Version;
@@ -25,13 +25,21 @@ const COMPONENTS: [Component; 5] = [
 ];
 
 /// Sets the versions of all nodes to what they run after the next hop, where the file asks for an upgrade. `wanted` is what the machine
-/// configs of the file name for the parts of Kubernetes.
-pub fn stage(blueprint: &mut Blueprint, observed: &Observed, wanted: &BTreeMap<NodeName, Components>) {
+/// configs of the file name for the parts of Kubernetes. Nodes that are `replaced` start again like new ones, whatever they run now.
+pub fn stage(
+    blueprint: &mut Blueprint,
+    observed: &Observed,
+    wanted: &BTreeMap<NodeName, Components>,
+    replaced: &BTreeSet<NodeName>,
+) {
     let mut upgrade = changes(blueprint, observed, wanted);
     if upgrade.talos.is_empty() && upgrade.kubernetes.is_empty() {
         return;
     }
-    let running = |node: &Node| Some(observed.machines.get(&node.name).filter(|seen| answers(seen))?.clone());
+    let running = |node: &Node| {
+        let machine = observed.machines.get(&node.name).filter(|_| !replaced.contains(&node.name));
+        Some(machine.filter(|seen| answers(seen))?.clone())
+    };
     match path(blueprint, observed, &upgrade) {
         Ok(hops) => upgrade.hops = hops,
         Err(problem) => {
@@ -40,7 +48,12 @@ pub fn stage(blueprint: &mut Blueprint, observed: &Observed, wanted: &BTreeMap<N
             return;
         }
     }
-    let (oldest, oldest_kubernetes) = (oldest(&upgrade.talos), oldest(&upgrade.kubernetes));
+    // What a replaced node runs goes with it: it would be another one as soon as the node is gone.
+    let stays = |changes: &BTreeMap<NodeName, VersionChange>| {
+        let stay = changes.iter().filter(|(node, _)| !replaced.contains(*node));
+        stay.map(|(node, change)| (node.clone(), change.clone())).collect::<BTreeMap<_, _>>()
+    };
+    let (oldest, oldest_kubernetes) = (oldest(&stays(&upgrade.talos)), oldest(&stays(&upgrade.kubernetes)));
     let via = blueprint.options.via.clone();
     let front = match upgrade.hops.first() {
         Some(Hop::Talos(version)) => Version::read(version).map(|version| version.minor),
@@ -60,7 +73,8 @@ pub fn stage(blueprint: &mut Blueprint, observed: &Observed, wanted: &BTreeMap<N
             }
             // One that joins meanwhile starts where the others are, and goes with them from there.
             None => {
-                let boots = observed.machines.get(&node.name).and_then(|machine| machine.talos.clone());
+                let boots = observed.machines.get(&node.name).filter(|_| !replaced.contains(&node.name));
+                let boots = boots.and_then(|machine| machine.talos.clone());
                 if let Some(start) = boots.or_else(|| oldest.clone())
                     && is_before(&start, &node.talos)
                 {

@@ -37,6 +37,12 @@ impl std::fmt::Display for StepId {
 pub struct UnitId(pub String);
 
 impl UnitId {
+    /// Whether it makes a node again.
+    #[must_use]
+    pub fn is_replacement(&self) -> bool {
+        self.kind() == "replace"
+    }
+
     /// The kind of the unit, such as `restart`.
     #[must_use]
     pub fn kind(&self) -> &str {

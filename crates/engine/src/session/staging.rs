@@ -7,7 +7,7 @@
 //! into the documents of the new release. Nothing remembers which contract a cluster was created with, so it is found by comparison: the
 //! one whose machine configs differ least from those that run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::attachments::Attachments;
 use model::blueprint::Blueprint;
@@ -69,6 +69,7 @@ pub(crate) fn stage(
     desired: &mut Desired,
     (bundle, attachments): (&Bundle, &Attachments),
     texts: &BTreeMap<NodeName, SecretString>,
+    replaced: &BTreeSet<NodeName>,
 ) -> Result<(), ObserveError> {
     if !is_settled(blueprint, observed, desired) {
         let running: Running = texts
@@ -80,7 +81,7 @@ pub(crate) fn stage(
             Some((node.clone(), components(&Documents::parse(config.expose()).ok()?)))
         });
         let wanted: BTreeMap<NodeName, Components> = wanted.collect();
-        stage::stage(blueprint, observed, &wanted);
+        stage::stage(blueprint, observed, &wanted, replaced);
         let contract = contract(blueprint, observed, &running, (bundle, attachments));
         if blueprint.upgrade.is_some() || contract != blueprint.options.contract {
             blueprint.options.contract = contract;

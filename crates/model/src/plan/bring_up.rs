@@ -292,6 +292,7 @@ impl<'a> Builder<'a> {
         if self.must_wait_for_etcd(node, vm.is_some())
             || self.must_wait_for_host(node, vm.as_ref())
             || self.has_another_role(node)
+            || self.is_half_replaced(node)
         {
             return;
         }

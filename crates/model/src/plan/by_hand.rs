@@ -60,6 +60,12 @@ impl ByHand {
         self.host.as_deref().filter(|_| self.hand == Hand::UndrainHost)
     }
 
+    /// The nodes that are to be made again.
+    #[must_use]
+    pub fn replaced(&self) -> BTreeSet<NodeName> {
+        if self.hand == Hand::Replace { self.nodes.clone() } else { BTreeSet::new() }
+    }
+
     /// Whether a node is to be made again.
     #[must_use]
     pub fn replaces(&self, node: &str) -> bool {

@@ -56,6 +56,7 @@ impl Builder<'_> {
         let after = after.into_iter().chain(self.first.clone()).collect();
         let size = size(node);
         let reason = match self.knows(node) {
+            _ if self.vm(node).is_some() => format!("it is created again, empty; {size}"),
             Some(knows) => {
                 format!("its VM is gone, and {knows} still knows it: it is created again, empty; {size}")
             }

@@ -90,8 +90,13 @@ impl Builder<'_> {
             Some(host) => format!("{} is on {}, and the file says {host}", node.name, vm.host),
             None => format!("{} is on {}, which `hosts` in the file leaves out", node.name, vm.host),
         };
-        // It comes back when the host is not drained any more.
-        if pinned.as_ref().is_some_and(|host| is_drained(self.observed, host)) {
+        if let Some(host) = pinned.as_ref().filter(|host| is_drained(self.observed, host)) {
+            // One that left the host comes back when that is not drained any more, as the note about the host says.
+            if !left(&self.observed.proxmox, host, &node.name) {
+                let what = format!("{says}; it does not move: {host} is drained");
+                let hint = format!("run `talosmith host undrain {host}` when the work on the host is done");
+                self.block(&node.name, Disruption::InPlace, what, hint);
+            }
             return;
         }
         let moved = match &pinned {

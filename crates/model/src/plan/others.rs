@@ -48,6 +48,24 @@ impl Builder<'_> {
         }
         self.in_removal_order();
         for (host, nodes) in observed.proxmox.record.iter().flat_map(|record| &record.state.drained) {
+            let still_there = |node: &&NodeName| {
+                let vm = ownership::vm_of(blueprint, &observed.proxmox, node);
+                vm.is_some_and(|vm| vm.host == *host && vm.running)
+            };
+            let there: Vec<&str> = nodes.iter().filter(still_there).map(NodeName::as_str).collect();
+            if !there.is_empty() {
+                let count = match there.len() {
+                    1 => "1 node still runs".to_owned(),
+                    many => format!("{many} nodes still run"),
+                };
+                let text = format!(
+                    "{host} is being drained; {count} there: {}. `talosmith host drain {host}` continues that, `talosmith host undrain \
+                     {host}` ends it",
+                    there.join(", ")
+                );
+                self.notes.push(Note { text });
+                continue;
+            }
             let nodes: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
             let left = if nodes.is_empty() { String::new() } else { format!(" of {}", nodes.join(", ")) };
             let text = format!("{host} is drained{left}; `talosmith host undrain {host}` ends that");

@@ -15,12 +15,13 @@ use super::moves;
 use super::replace::WATCH;
 use super::{Note, ONLY_CONTROL_PLANE, bootstrap};
 use crate::alive;
-use crate::blueprint::Node;
+use crate::blueprint::{Node, Role};
 use crate::names::VmRef;
 use crate::observed::{Api, Vm};
 use crate::ownership::{self, Act, Evidence};
 use crate::quorum;
 use crate::step::{Action, Disruption, StepId};
+use crate::unit;
 use crate::vm::{self, Holds, words};
 
 /// What a node that is replaced still does.
@@ -48,6 +49,16 @@ impl State {
             Self::Dead | Self::Gone => None,
         }
     }
+}
+
+/// Why a VM in Proxmox' high availability is not deleted to be created again, and what helps: Proxmox deletes its HA resource with it.
+pub(super) fn in_ha(vm: &Vm) -> (String, String) {
+    let id = vm.vmid;
+    let why = "its VM is managed by HA, and Proxmox deletes the HA resource together with the VM".to_owned();
+    let hint = format!(
+        "run `ha-manager remove vm:{id}` on a Proxmox host, then this command again; afterwards `ha-manager add vm:{id}` with the same options"
+    );
+    (why, hint)
 }
 
 impl Builder<'_> {
@@ -86,7 +97,20 @@ impl Builder<'_> {
             let what = format!("Talosmith does not replace {}: {blocker}", node.name);
             return self.block(&node.name, Disruption::Replace, what, blocker.hint().to_owned());
         }
+        if let Some(problem) = self.blueprint.upgrade.as_ref().and_then(|upgrade| upgrade.problem.clone()) {
+            let what = format!(
+                "Talosmith does not replace {}: it is not clear which Talos it should start with: {problem}",
+                node.name
+            );
+            let hint = "correct the versions in the file, then run the command again".to_owned();
+            return self.block(&node.name, Disruption::Replace, what, hint);
+        }
         let kept = vm.map(|vm| self.kept_disks(node, vm)).unwrap_or_default();
+        if let Some(vm) = vm.filter(|vm| kept.is_empty() && vm.ha_state.is_some()) {
+            let (why, hint) = in_ha(vm);
+            let what = format!("Talosmith does not replace {}: {why}", node.name);
+            return self.block(&node.name, Disruption::Replace, what, hint);
+        }
         let made = match vm.filter(|_| !kept.is_empty()) {
             Some(vm) => self.renew(node, vm, &kept),
             None => self.make_again(node, vm),
@@ -97,6 +121,30 @@ impl Builder<'_> {
         }
         self.lead_up(node, vm, state, ready, &deletes);
         self.replacements.push(node.name.clone());
+    }
+
+    /// Whether a replacement was interrupted after the node left etcd: its machine runs, and its etcd never starts again by itself. Only
+    /// a person decides that a machine is deleted, so the command is named.
+    pub(super) fn is_half_replaced(&mut self, node: &Node) -> bool {
+        let is_configured =
+            self.observed.machines.get(&node.name).is_some_and(|machine| machine.api == Api::Configured);
+        let views = quorum::views(&self.observed.machines);
+        let left = node.role == Role::ControlPlane
+            && !views.is_empty()
+            && !quorum::is_member(&node.name, &views)
+            && is_configured;
+        let is_open = |open: &unit::OpenUnit| open.node == node.name && open.unit.is_replacement();
+        if !left || !unit::open(self.observed).iter().any(is_open) {
+            return false;
+        }
+        let what = format!(
+            "the replacement of {} was interrupted: it left etcd, and its machine still runs",
+            node.name
+        );
+        let hint = format!("continue it: `talosmith node replace {} --force`", node.name);
+        self.block(&node.name, Disruption::Replace, what, hint);
+        self.postponed.insert(node.name.clone());
+        true
     }
 
     /// What the node still does, if it is known and nothing speaks against its replacement; else why not, and what helps.

@@ -6,6 +6,7 @@
 //! while another one is unreachable.
 
 use super::bring_up::{Builder, usual};
+use super::renew::in_ha;
 use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::alive::{self, Doubt};
 use crate::blueprint::{Node, Role};
@@ -75,6 +76,12 @@ impl Builder<'_> {
                     _ => "check the way from here to the network of the machines, then run the command again".to_owned(),
                 },
             }),
+        }
+        if vm.ha_state.is_some() {
+            let (why, hint) = in_ha(vm);
+            let what = format!("Talosmith does not replace {}: {why}", node.name);
+            self.block(&node.name, Disruption::Replace, what, hint);
+            return false;
         }
         if self.votes(node) && !alone {
             self.one_by_one(node);

@@ -38,14 +38,17 @@ pub(super) fn human(w: &mut dyn Write, ink: Ink, cordons: &BTreeMap<&str, Cordon
 pub(super) fn units(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<()> {
     for OpenUnit { unit, node, by, state } in unit::open(observed) {
         let by = by.map(|by| format!(" by {}", clean(&by))).unwrap_or_default();
+        // What a replacement deletes, only the command that a person gives deletes.
+        let command = match unit.is_replacement() {
+            true => format!("talosmith node replace {} --force", clean(&node)),
+            false => "talosmith apply".to_owned(),
+        };
         let (title, then) = match state {
             UnitState::InProgress => (ink.yellow("in progress:"), String::new()),
-            UnitState::Interrupted => {
-                (ink.red("interrupted:"), "; `talosmith apply` continues it".to_owned())
-            }
+            UnitState::Interrupted => (ink.red("interrupted:"), format!("; `{command}` continues it")),
             UnitState::Unknown => {
-                let then = "; if that run is gone, `talosmith apply` continues it";
-                (ink.yellow("in progress or interrupted:"), then.to_owned())
+                let then = format!("; if that run is gone, `{command}` continues it");
+                (ink.yellow("in progress or interrupted:"), then)
             }
             UnitState::ShutDown => {
                 (ink.yellow("shut down:"), format!("; `talosmith apply` starts {} again", clean(&node)))

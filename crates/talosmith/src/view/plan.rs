@@ -61,8 +61,11 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
             Verb::Apply if plan.notes.is_empty() => {
                 writeln!(w, "No changes. The cluster {} matches the file.", plan.cluster)?;
             }
-            Verb::ByHand(_) => {
+            Verb::ByHand(_) if !plan.blocked.is_empty() => {
                 blocked(w, ink, &plan.blocked)?;
+                writeln!(w, "{}", ink.bold("Blocked. Nothing is changed."))?;
+            }
+            Verb::ByHand(_) => {
                 writeln!(w, "Nothing to do.")?;
             }
             Verb::Apply => writeln!(w, "No changes for {}. Notes:", plan.cluster)?,

@@ -67,6 +67,18 @@ async fn data_disks_stay_with_a_node_that_is_replaced() {
     let (snapshot, plan) = planned(&rig, &file, &asked("home-work-1", false), Allowed::default()).await;
     assert_eq!(plan.blocked, []);
     assert!(plan.steps.iter().any(|step| step.id.kind() == "renew-disk"), "{:?}", plan.steps);
+    // The file's name of a disk is as good as its key in Proxmox.
+    for disk in ["data", "scsi1"] {
+        let disks = [("home-work-1".into(), [disk.to_owned()].into())].into();
+        let named = Allowed { disks, ..Allowed::default() };
+        let (allowing, deletes) = planned(&rig, &file, &asked("home-work-1", false), named).await;
+        assert_eq!(allowing.unknown_name(), None);
+        assert!(
+            deletes.steps.iter().any(|step| step.id.kind() == "delete-vm"),
+            "{disk}: {:?}",
+            deletes.blocked
+        );
+    }
     // A new network device is not out of reach.
     let ran = Box::pin(async {
         let mended = async {
@@ -115,4 +127,44 @@ async fn a_node_on_a_host_that_is_away_is_not_replaced() {
         assert_eq!(units(&plan), [] as [&str; 0]);
         assert!(!plan.blocked.is_empty() || !plan.refusals.is_empty(), "{plan:?}");
     }
+}
+
+/// The image, the installer image and the machine are of one release: the one that the others run.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_replaced_before_an_upgrade_starts_with_the_release_of_the_others() {
+    let rig = Rig::healthy().await;
+    let file = HOME.replace("talos: v1.13.9", "talos: v1.14.1");
+    let (snapshot, plan) = planned(&rig, &file, &asked("home-control-3", true), Allowed::default()).await;
+    let create = plan.steps.iter().find(|step| step.id.kind() == "create-vm").unwrap();
+    assert!(create.reason.ends_with("Talos v1.13.9"), "{}", create.reason);
+    let images = format!("{:?}", plan.steps);
+    assert!(images.contains("talos-v1.13.9-") && !images.contains("talos-v1.14.1-"), "{images}");
+    assert!(snapshot.rendered.installers["home-control-3"].ends_with(":v1.13.9"));
+    let ran = Box::pin(rig.carry_out(&snapshot, &plan, "me")).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let seen = rig.observe(&file).await;
+    assert_eq!(seen.observed.machines["home-control-3"].talos.as_deref(), Some("v1.13.9"));
+    rig.assert_whole().await;
+}
+
+/// The run dies once the member left etcd: `apply` changes nothing of the node and names the command, which finishes the replacement.
+#[tokio::test(start_paused = true)]
+async fn a_replacement_that_died_after_the_node_left_etcd_is_continued_by_its_command() {
+    let rig = Rig::healthy().await;
+    let (snapshot, mut plan) = planned(&rig, HOME, &asked("home-control-3", true), Allowed::default()).await;
+    let left = plan.steps.iter().position(|step| step.id.kind() == "leave-etcd").unwrap();
+    plan.steps.truncate(left + 1);
+    let ran = Box::pin(rig.carry_out(&snapshot, &plan, "me")).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let after = rig.observe(HOME).await.plan();
+    let [blocked] = after.blocked.as_slice() else { panic!("{:?} {:?}", after.blocked, after.steps) };
+    assert!(blocked.hint.contains("`talosmith node replace home-control-3 --force`"), "{}", blocked.hint);
+    assert!(
+        !after.steps.iter().any(|step| step.action.node() == Some("home-control-3")),
+        "{:?}",
+        after.steps
+    );
+    let ran = done(&rig, HOME, &asked("home-control-3", true)).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
 }

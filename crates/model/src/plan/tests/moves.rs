@@ -320,3 +320,25 @@ fn a_node_that_was_shut_down_on_a_drained_host_is_started_by_undrain_and_not_by_
         ids(&plan)
     );
 }
+
+#[test]
+fn a_move_to_a_drained_host_is_blocked_unless_the_node_left_it() {
+    let case = Case::new().on("w-1", "pve2").drained("pve2", &[]);
+    let plan = case.plan();
+    assert_eq!(plan.units, []);
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert!(blocked.what.ends_with("it does not move: pve2 is drained"), "{}", blocked.what);
+    assert!(blocked.hint.contains("`talosmith host undrain pve2`"), "{}", blocked.hint);
+    assert_eq!(Case::new().on("w-1", "pve2").drained("pve2", &["w-1"]).plan().blocked, []);
+}
+
+#[test]
+fn a_host_with_nodes_that_still_run_there_is_not_called_drained() {
+    let mut case = Case::new();
+    let host = case.host("w-1");
+    case = case.drained(&host, &["w-1"]);
+    let note = |case: &Case, words: &str| case.plan().notes.iter().any(|note| note.text.contains(words));
+    assert!(note(&case, &format!("{host} is being drained; 1 node still runs there: w-1")));
+    case.vm("w-1").running = false;
+    assert!(note(&case, &format!("{host} is drained of w-1")));
+}

@@ -196,3 +196,43 @@ fn a_vm_without_a_system_disk_is_replaced_without_a_word_more() {
         ["delete-node", "renew-disk", "start-vm", "configure", "join"]
     );
 }
+
+#[test]
+fn a_replacement_that_was_interrupted_after_the_node_left_etcd_names_its_command() {
+    let mut world = healthy();
+    let node = world.kubernetes.nodes.get_mut("cp-3").unwrap();
+    (node.schedulable, node.cordoned) = (false, Some("replace/cp-3 by eva@laptop".to_owned()));
+    let before = plan(&blueprint(), &rendered(), &world);
+    assert_eq!(before.blocked, [], "it is a member: apply takes its cordon back");
+    world.machines.get_mut("cp-3").unwrap().etcd = Etcd::Empty;
+    for machine in world.machines.values_mut() {
+        if let Etcd::Member { members: Some(members), .. } = &mut machine.etcd {
+            members.retain(|member| !member.is_of("cp-3"));
+        }
+    }
+    let plan = plan(&blueprint(), &rendered(), &world);
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert_eq!(blocked.hint, "continue it: `talosmith node replace cp-3 --force`");
+    assert!(!plan.steps.iter().any(|step| step.action.node() == Some("cp-3")), "{:?}", ids(&plan));
+    let again = replace(&world, "cp-3", true);
+    assert_eq!(again.blocked, []);
+    assert!(kinds(&again).contains(&"create-vm"), "{:?}", kinds(&again));
+}
+
+#[test]
+fn a_vm_in_high_availability_is_not_deleted_to_be_created_again() {
+    let mut world = healthy();
+    vm(&mut world, "cp-3").ha_state = Some("started".to_owned());
+    let plan = replace(&world, "cp-3", true);
+    assert_eq!(plan.units, []);
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert!(blocked.what.contains("managed by HA"), "{}", blocked.what);
+    assert!(blocked.hint.contains("`ha-manager remove vm:"), "{}", blocked.hint);
+}
+
+#[test]
+fn a_vm_that_is_replaced_is_not_called_gone() {
+    let plan = replace(&healthy(), "cp-3", true);
+    let create = plan.steps.iter().find(|step| step.id.kind() == "create-vm").unwrap();
+    assert!(create.reason.starts_with("it is created again, empty; "), "{}", create.reason);
+}

@@ -10,6 +10,7 @@ use crate::upgrade::{Component, Components};
 struct Case {
     blueprint: Blueprint,
     world: Observed,
+    replaced: BTreeSet<NodeName>,
 }
 
 impl Case {
@@ -24,7 +25,7 @@ impl Case {
             machine.schematic = Some("ce4c980550dd2ab1b17bbf2b".to_owned());
             machine.components = components("v1.35.4");
         }
-        Self { blueprint, world }
+        Self { blueprint, world, replaced: BTreeSet::new() }
     }
 
     fn runs(mut self, node: &str, talos: &str) -> Self {
@@ -41,7 +42,7 @@ impl Case {
     fn staged(&self) -> Blueprint {
         let mut blueprint = self.blueprint.clone();
         let wanted = blueprint.nodes.keys().map(|node| (node.clone(), components("v1.35.4"))).collect();
-        stage(&mut blueprint, &self.world, &wanted);
+        stage(&mut blueprint, &self.world, &wanted, &self.replaced);
         blueprint
     }
 
@@ -254,6 +255,22 @@ fn kubernetes_keeps_what_runs_and_a_newcomer_starts_where_the_others_are() {
     assert_eq!(staged.images[&new.image].talos, "v1.12.4");
     let upgrade = staged.upgrade.unwrap();
     assert_eq!(crate::upgrade::told(&upgrade.hops), "Talos v1.13.10 → v1.14.1, then Kubernetes v1.35.4");
+}
+
+#[test]
+fn a_replaced_node_starts_where_the_others_are() {
+    let mut case = Case::new("v1.12.9", "v1.14.1");
+    case.replaced.insert("cp-3".into());
+    let staged = case.staged();
+    let node = &staged.nodes["cp-3"];
+    assert_eq!((node.talos.as_str(), staged.images[&node.image].talos.as_str()), ("v1.12.9", "v1.12.9"));
+    assert_eq!(staged.nodes["cp-1"].talos, "v1.13.10", "the others are planned as before");
+    // The only one that is behind comes back as the file says, before and after its old machine is gone.
+    let mut case = Case::new("v1.14.1", "v1.14.1").runs("cp-3", "v1.12.9");
+    case.replaced.insert("cp-3".into());
+    let staged = case.staged();
+    let node = &staged.nodes["cp-3"];
+    assert_eq!((node.talos.as_str(), node.image.contains('@')), ("v1.14.1", false));
 }
 
 #[test]

@@ -268,7 +268,7 @@ impl RunState {
     pub fn completed(&self) -> String {
         let verb = self.verb.as_deref().unwrap_or("apply");
         let (first, rest) = verb.split_at_checked(1).unwrap_or((verb, ""));
-        format!("{}{rest} complete", first.to_uppercase())
+        format!("{}{} complete", first.to_uppercase(), rest.replace('-', " "))
     }
 
     /// Whether a machine did not prove who it is, so that a person looks before the next run.

@@ -191,6 +191,13 @@ fn the_summary_says_where_the_time_went() {
 }
 
 #[test]
+fn a_command_of_two_words_is_named_as_it_is_typed() {
+    let verb = "host-drain".to_owned();
+    let begun = vec![event(0, What::Started { cluster: "home".into(), verb, steps: 1 })];
+    assert_eq!(fold(&[begun]).completed(), "Host drain complete");
+}
+
+#[test]
 fn a_failed_run_repeats_each_failure_once() {
     let state = fold(&[beginning(), middle(), bad_end()]);
     insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"

@@ -527,6 +527,12 @@ fn issue_20_who_cordoned_what_and_what_the_next_run_does_is_told() {
     let text = page(&seen, &restarts());
     let line = "interrupted: restart/home-work-1 by eva@laptop; `talosmith apply` continues it";
     assert!(text.lines().any(|other| other == line), "{text}");
+    let mut replaced = seen.clone();
+    let cordon = cordoned(Some("replace/home-work-1 by eva@laptop"));
+    replaced.kubernetes.nodes.insert("home-work-1".into(), cordon);
+    let text = page(&replaced, &restarts());
+    let line = "interrupted: replace/home-work-1 by eva@laptop; `talosmith node replace home-work-1 --force` continues it";
+    assert!(text.lines().any(|other| other == line), "{text}");
     let document = serde_json::to_value(json(&blueprint(), &seen, &restarts())).unwrap();
     assert_eq!(document["cordons"]["home-work-2"]["by"], "person");
     assert_eq!(document["cordons"]["home-work-1"]["reason"], "restart/home-work-1 by eva@laptop");
