@@ -324,8 +324,9 @@ impl Snapshot {
     /// What brings the cluster to what the file says.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        let plan = plan::plan_allowing(&self.for_planning(), &self.rendered, &self.observed, &self.allowed);
-        self.located(plan).of_nodes(&self.targets)
+        let blueprint = self.for_planning();
+        let plan = plan::plan_for(&blueprint, &self.rendered, &self.observed, &self.allowed, &self.targets);
+        self.located(plan)
     }
 
     /// What does what a person asked of single nodes.

@@ -18,6 +18,7 @@
 //! - [`moves`]: nodes that move to another Proxmox host.
 //! - `hosts`: Proxmox hosts that are drained.
 //! - `versions`: nodes that run another version of Talos or Kubernetes.
+//! - `path`: where an upgrade goes, and which nodes stay behind.
 //! - `in_force`: whether a machine runs the image that the file asks for.
 //! - `on_node`: whether the Node in Kubernetes has the labels, annotations and taints of the file.
 //! - [`mod@ownership`]: VMs of which it is not certain that they are ours, or finished.
@@ -49,6 +50,7 @@ pub mod moves;
 mod on_node;
 mod others;
 pub mod ownership;
+mod path;
 pub mod preflight;
 mod reconfigure;
 pub mod refuse;
@@ -237,6 +239,32 @@ pub fn plan_allowing(
     observed: &Observed,
     allowed: &Allowed,
 ) -> Plan {
+    plan_part(blueprint, rendered, observed, allowed, &BTreeSet::new())
+}
+
+/// The same for some of the nodes, and what these need. With no nodes, for all.
+#[must_use]
+pub fn plan_for(
+    blueprint: &Blueprint,
+    rendered: &Rendered,
+    observed: &Observed,
+    allowed: &Allowed,
+    targets: &BTreeSet<NodeName>,
+) -> Plan {
+    let all = plan_allowing(blueprint, rendered, observed, allowed);
+    if targets.is_empty() {
+        return all;
+    }
+    plan_part(blueprint, rendered, observed, allowed, targets).of_nodes(targets, all.steps.len())
+}
+
+fn plan_part(
+    blueprint: &Blueprint,
+    rendered: &Rendered,
+    observed: &Observed,
+    allowed: &Allowed,
+    targets: &BTreeSet<NodeName>,
+) -> Plan {
     if let Some(refusal) = refuse::silence(observed) {
         return finish(blueprint, Found { refusals: vec![refusal], ..Found::default() });
     }
@@ -248,13 +276,16 @@ pub fn plan_allowing(
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
         refusals.extend(refuse::creation(blueprint, observed));
     }
-    let mut found = bring_up::steps(blueprint, rendered, observed, allowed);
+    let mut found = bring_up::steps(blueprint, rendered, observed, allowed, targets);
     refusals.append(&mut found.refusals);
     found.notes.extend(unchecked::notes(blueprint, observed));
     found.notes.extend(etcd(blueprint, observed));
     found.notes.extend(preflight::warnings(blueprint, observed));
     found.notes.extend(window(blueprint, allowed).filter(|_| !found.units.is_empty()));
-    let upgrade = blueprint.upgrade.clone().filter(|upgrade| upgrade.problem.is_none());
+    let mut upgrade = blueprint.upgrade.clone().filter(|upgrade| upgrade.problem.is_none());
+    if let Some(upgrade) = &mut upgrade {
+        upgrade.hops = path::hops(upgrade, targets);
+    }
     Plan { upgrade, ..finish(blueprint, Found { refusals, ..found }) }
 }
 
@@ -327,11 +358,6 @@ fn finish(blueprint: &Blueprint, found: Found) -> Plan {
     }
 }
 
-/// What a person agrees to with an upgrade: every hop of every node.
-fn goals_of(upgrade: &Upgrade) -> Vec<Goal> {
-    upgrade.talos.keys().map(|node| Goal::UpgradeTalos { node: node.clone() }).collect()
-}
-
 /// What a step does, and the steps beside it that it comes after.
 type Work<'p> = (&'p Action, Vec<&'p StepId>, Disruption, Option<&'p UnitId>);
 
@@ -370,9 +396,34 @@ impl Plan {
     pub fn goals(&self) -> BTreeSet<Goal> {
         let units = self.units.iter().map(|unit| unit.goal.clone());
         let steps = self.steps.iter().filter(|step| step.unit.is_none()).map(|step| Goal::of(&step.action));
-        // Later hops of an upgrade are part of what a person sees and approves with its first one.
-        let upgraded = self.upgrade.iter().filter(|_| !self.units.is_empty()).flat_map(goals_of);
+        // Later hops of an upgrade are part of what a person sees and approves with its first one. So is the rest of one that only
+        // waits for a node to come back, and the upgrade of a node that is created.
+        let upgraded = self.upgrade.iter().flat_map(|upgrade| self.goals_of(upgrade));
         units.chain(steps).chain(upgraded).collect()
+    }
+
+    /// What a person agrees to with an upgrade: every hop of every node. Where nothing of it is done, of nodes that are created.
+    fn goals_of(&self, upgrade: &Upgrade) -> Vec<Goal> {
+        let waits = upgrade.waits_for_reboot();
+        let created = |node: &NodeName| {
+            let creates = |step: &Step| match &step.action {
+                Action::CreateVm { node: n, .. }
+                | Action::CloneVm { node: n, .. }
+                | Action::Configure { node: n, if_needed: false, .. } => n == node,
+                _ => false,
+            };
+            self.steps.iter().any(creates)
+        };
+        let nodes = upgrade.talos.keys().filter(|node| waits || !self.units.is_empty() || created(node));
+        let rebooting = upgrade.rebooting.iter().filter(|_| waits);
+        nodes.chain(rebooting).map(|node| Goal::UpgradeTalos { node: node.clone() }).collect()
+    }
+
+    /// How many hops of Talos are left with the one that this plan makes. None where it makes none.
+    #[must_use]
+    pub fn hops_left(&self) -> usize {
+        let upgrades = self.units.iter().any(|unit| matches!(unit.goal, Goal::UpgradeTalos { .. }));
+        self.upgrade.iter().filter(|_| upgrades).map(|upgrade| upgrade.talos_hops().count()).sum()
     }
 
     #[must_use]

@@ -59,7 +59,7 @@ pub fn stage(
         Some(Hop::Talos(version)) => Version::read(version).map(|version| version.minor),
         _ => None,
     };
-    let mut images = BTreeMap::new();
+    let (mut images, mut starting) = (BTreeMap::new(), BTreeMap::new());
     for node in blueprint.nodes.values_mut() {
         match running(node) {
             Some(machine) => {
@@ -86,6 +86,9 @@ pub fn stage(
                         );
                         node.image = key;
                     }
+                    // It makes the same hops, which are approved with its creation.
+                    let change = VersionChange { runs: start.clone(), wanted: node.talos.clone() };
+                    starting.insert(node.name.clone(), change);
                     node.talos = start;
                 }
                 if let Some(version) = &oldest_kubernetes {
@@ -96,6 +99,8 @@ pub fn stage(
         }
     }
     blueprint.images.extend(images);
+    starting.retain(|node, _| !upgrade.unknown.contains(node));
+    upgrade.talos.extend(starting);
     blueprint.upgrade = Some(upgrade);
 }
 
@@ -114,6 +119,9 @@ fn changes(blueprint: &Blueprint, observed: &Observed, wanted: &BTreeMap<NodeNam
             let is_new = machine.is_some_and(|machine| machine.api == Api::Maintenance);
             if exists && !is_new {
                 upgrade.unknown.insert(node.name.clone());
+                if observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| seen.cordoned.is_some()) {
+                    upgrade.rebooting.insert(node.name.clone());
+                }
             }
             continue;
         };

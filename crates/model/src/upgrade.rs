@@ -40,7 +40,7 @@ pub type Components = BTreeMap<Component, String>;
 pub struct Upgrade {
     /// Every hop that is left. A plan makes the first one.
     pub hops: Vec<Hop>,
-    /// Nodes that run another Talos than the file says.
+    /// Nodes that run another Talos than the file says, or start with another one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub talos: BTreeMap<NodeName, VersionChange>,
     /// Nodes that run another Kubernetes than the file says. Where their components differ, the oldest counts.
@@ -49,9 +49,28 @@ pub struct Upgrade {
     /// Nodes that exist and did not tell what they run. No hop is made as long as there is one: it may be the one that is left behind.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unknown: BTreeSet<NodeName>,
+    /// Those of `unknown` that Talosmith cordoned: they may be rebooting for this upgrade.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub rebooting: BTreeSet<NodeName>,
     /// Why there is no way to what the file asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+impl Upgrade {
+    /// Whether nothing but a reboot of its own holds it up.
+    #[must_use]
+    pub fn waits_for_reboot(&self) -> bool {
+        !self.rebooting.is_empty() && self.unknown == self.rebooting
+    }
+
+    /// The hops of Talos that are left.
+    pub fn talos_hops(&self) -> impl Iterator<Item = &str> {
+        self.hops.iter().filter_map(|hop| match hop {
+            Hop::Talos(version) => Some(version.as_str()),
+            Hop::Kubernetes(_) => None,
+        })
+    }
 }
 
 /// What a node runs, and what the file asks for.

@@ -105,6 +105,10 @@ pub(super) struct Builder<'a> {
     pub(super) with_image: BTreeMap<NodeName, (VmRef, drift::Keys)>,
     /// Other versions of Kubernetes that the file asks for: from which version to which, and the nodes.
     pub(super) kubernetes: BTreeMap<(String, String), Vec<NodeName>>,
+    /// The nodes that the plan is about, where it is not about all.
+    pub(super) targets: BTreeSet<NodeName>,
+    /// Nodes with needs that the plan is not about.
+    pub(super) left_out: BTreeSet<NodeName>,
 }
 
 /// Steps, notes, and reasons against any of them.
@@ -113,8 +117,10 @@ pub(super) fn steps(
     rendered: &Rendered,
     observed: &Observed,
     allowed: &Allowed,
+    targets: &BTreeSet<NodeName>,
 ) -> Found {
     let mut b = Builder::new(blueprint, rendered, observed, allowed);
+    b.targets.clone_from(targets);
     b.record();
     let nodes = blueprint.in_order();
     for node in &nodes {
@@ -128,6 +134,7 @@ pub(super) fn steps(
     b.credentials();
     b.others();
     b.units();
+    b.waiting();
     b.health();
     b.network();
     b.cloud_provider();
@@ -175,6 +182,8 @@ impl<'a> Builder<'a> {
             installs: vec![],
             with_image: BTreeMap::new(),
             kubernetes: BTreeMap::new(),
+            targets: BTreeSet::new(),
+            left_out: BTreeSet::new(),
         }
     }
 

@@ -10,14 +10,14 @@ use crate::names::NodeName;
 use crate::step::{Step, StepId};
 
 impl Plan {
-    /// The part of the plan that is about these nodes. With no nodes, all of it.
+    /// The part of the plan that is about these nodes. With no nodes, all of it. `all` is how many steps the plan for all nodes has.
     #[must_use]
-    pub fn of_nodes(self, nodes: &BTreeSet<NodeName>) -> Self {
+    pub(super) fn of_nodes(self, nodes: &BTreeSet<NodeName>, all: usize) -> Self {
         if nodes.is_empty() {
             return self;
         }
         let kept = self.needed_by(nodes);
-        let left_out = self.steps.len() - kept.len();
+        let left_out = all.saturating_sub(kept.len());
         let narrowed = |step: &Step| {
             let after = step.after.iter().filter(|id| kept.contains(id) && self.needs(step, id));
             Step { after: after.cloned().collect(), ..step.clone() }
@@ -36,6 +36,11 @@ impl Plan {
         // What is approved with a part of an upgrade is that part.
         let mut upgrade = self.upgrade.clone();
         if let Some(upgrade) = &mut upgrade {
+            if !upgrade.waits_for_reboot() {
+                upgrade.rebooting.clear();
+            }
+            upgrade.rebooting.retain(|node| nodes.contains(node));
+            upgrade.unknown.retain(|node| nodes.contains(node));
             upgrade.talos.retain(|node, _| nodes.contains(node));
             upgrade.kubernetes.retain(|node, _| nodes.contains(node));
         }

@@ -111,6 +111,8 @@ impl<'a> Builder<'a> {
         let file = &self.blueprint.options.changes;
         let policy = Policy { api_outage: file.api_outage || self.allowed.api_outage, ..file.clone() };
         let mut outlook = Outlook::new(self.blueprint, self.observed, policy);
+        let cycled = self.upgraded_roles();
+        self.only_targets();
         let mut chain: Vec<StepId> = self.last_control_plane().into_iter().collect();
         for (node, join) in self.newcomers() {
             outlook.joined(&node.name, node.role);
@@ -126,7 +128,6 @@ impl<'a> Builder<'a> {
                 outlook.joined(&name, Role::Worker);
             }
         }
-        let cycled = self.upgraded_roles();
         let mut course = Course { outlook, chain, saved: false, configured: None, cycled, stalled: None };
         let nodes = self.in_restart_order(&course.outlook);
         let removals = std::mem::take(&mut self.removals);
@@ -150,6 +151,17 @@ impl<'a> Builder<'a> {
         }
         self.workers_last(course.configured.as_ref());
         self.only_needed_pulls();
+    }
+
+    /// A plan for some of the nodes is made as if no other node had a need: the snapshot of etcd, the boot through the firmware and
+    /// what the gate says are those of the units that are left.
+    fn only_targets(&mut self) {
+        if self.targets.is_empty() {
+            return;
+        }
+        self.left_out = self.needs.keys().filter(|node| !self.targets.contains(*node)).cloned().collect();
+        self.needs.retain(|node, _| self.targets.contains(node));
+        self.removals.retain(|removal| self.targets.contains(&removal.node));
     }
 
     /// Images are pulled for units. Where all of them are blocked, pulling again and again would be all that a plan does.
@@ -296,7 +308,8 @@ impl<'a> Builder<'a> {
         let is_member = course.outlook.is_listed(&request.node);
         let removes = request.effect == Effect::Removal && is_member;
         let upgrades = installs && is_member;
-        if (outage || removes || upgrades) && !course.saved {
+        let saves = outage || removes || upgrades;
+        if saves && !course.saved {
             course.saved = true;
             let reason = match outage {
                 true => {
@@ -312,7 +325,13 @@ impl<'a> Builder<'a> {
             let saved = self.push(Action::SnapshotEtcd, course.chain.clone(), reason, usual::SNAPSHOT);
             course.chain = vec![saved];
         }
-        course.chain.clone()
+        let mut before = course.chain.clone();
+        let saved = Action::SnapshotEtcd.id();
+        if saves && !before.contains(&saved) {
+            // Of its own, so that no unit is made without it where another one is left out.
+            before.push(saved);
+        }
+        before
     }
 }
 

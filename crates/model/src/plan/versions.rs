@@ -6,14 +6,13 @@
 
 use super::bring_up::{Builder, usual};
 use super::{Blocked, Note, Refusal, RefusalCode};
-use crate::blueprint::{Node, Role};
+use crate::blueprint::Node;
 use crate::forms::Version;
 use crate::hops;
 use crate::names::NodeName;
 use crate::natural;
 use crate::observed::Machine;
 use crate::step::{Action, Disruption, StepId};
-use crate::upgrade::{self, Hop};
 
 /// From this minor on, the installer does not read the machine config.
 const LIFECYCLE_SERVICE: u64 = 13;
@@ -92,6 +91,7 @@ impl Builder<'_> {
     /// Turns what was found into needs of nodes, or says why not.
     pub(super) fn versions(&mut self) {
         let installs = std::mem::take(&mut self.installs);
+        self.tell_apart();
         if let Some(upgrade) = &self.blueprint.upgrade {
             if let Some(problem) = upgrade.problem.clone() {
                 let runs = upgrade.talos.values().chain(upgrade.kubernetes.values()).next();
@@ -138,13 +138,7 @@ impl Builder<'_> {
         for node in
             self.blueprint.upgrade.iter().flat_map(|upgrade| upgrade.unknown.clone()).collect::<Vec<_>>()
         {
-            let what = format!(
-                "Talosmith does not upgrade Talos: {node} does not respond, so it is not known which release it runs; it could be left \
-                 behind"
-            );
-            let hint = format!(
-                "bring {node} back (`talosmith status` says what is known of it), replace it, or take it out of the file"
-            );
+            let (what, hint) = self.unknown_release(&node, installs);
             self.block(&node, Disruption::Reboot, what, hint);
         }
         for install in installs {
@@ -161,7 +155,41 @@ impl Builder<'_> {
             }
             self.keeps_arguments(install, &machine);
         }
-        self.blocked.len() == before
+        self.stay_together();
+        let may = self.blocked.len() == before;
+        // What is against a node that the plan is not about is against those that it is about, too.
+        if installs.iter().any(|install| self.targets.contains(&install.node)) {
+            for blocked in self.blocked.iter_mut().skip(before) {
+                blocked.node = blocked.node.take().filter(|node| self.targets.contains(node));
+            }
+        }
+        may
+    }
+
+    /// What is said of a node that does not tell which release it runs.
+    fn unknown_release(&self, node: &NodeName, installs: &[Install]) -> (String, String) {
+        let rebooting =
+            self.blueprint.upgrade.as_ref().is_some_and(|upgrade| upgrade.rebooting.contains(node));
+        if rebooting {
+            let others: Vec<&str> = installs.iter().map(|install| install.node.as_str()).collect();
+            let what = format!(
+                "Talosmith upgrades Talos on {} once {node} responds: Talosmith cordoned {node}, so it may be rebooting for its upgrade",
+                others.join(", ")
+            );
+            let hint = format!(
+                "`apply` waits for {node} and continues the upgrade; if it stops, give {node} some minutes and run the command again. Do not \
+                 replace it while it boots (`talosmith status` says what is known of it)"
+            );
+            return (what, hint);
+        }
+        let what = format!(
+            "Talosmith does not upgrade Talos: {node} does not respond, so it is not known which release it runs; it could be left \
+             behind"
+        );
+        let hint = format!(
+            "bring {node} back (`talosmith status` says what is known of it), replace it, or take it out of the file"
+        );
+        (what, hint)
     }
 
     /// Kernel arguments that only the machine config has are lost: the installer of 1.13 and newer does not read it.
@@ -218,52 +246,6 @@ impl Builder<'_> {
                 need.power_cycle.set.extend(keys.set);
                 need.power_cycle.says.extend(keys.says);
             }
-        }
-    }
-
-    /// Says where the upgrade goes, and from where on there is no way back.
-    fn tell_path(&mut self, installs: &[Install]) {
-        let hops = self.blueprint.upgrade.iter().flat_map(|upgrade| upgrade.hops.iter().cloned());
-        // A hop of Kubernetes is said where it is blocked.
-        let hops: Vec<Hop> = hops.filter(|hop| matches!(hop, Hop::Talos(_))).collect();
-        if hops.len() > 1 {
-            let text = format!(
-                "the upgrade goes to {}: `apply` makes one hop after the other, each when all nodes are healthy with the one before",
-                upgrade::told(&hops)
-            );
-            self.notes.push(Note { text });
-        }
-        let budgets = self.observed.kubernetes.budgets.iter().flatten();
-        let blocking = budgets.filter_map(|budget| {
-            let nodes = installs.iter().map(|install| install.node.as_str());
-            let nodes: Vec<&str> = nodes.filter(|node| budget.nodes.contains(*node)).collect();
-            (!nodes.is_empty())
-                .then(|| format!("{}/{} ({})", budget.namespace, budget.name, nodes.join(", ")))
-        });
-        let blocking: Vec<String> = blocking.collect();
-        if !blocking.is_empty() {
-            let text = format!(
-                "PodDisruptionBudgets allow no eviction now: {}; a drain waits for them for `changes.drain_timeout`, and then stops the run",
-                blocking.join(", ")
-            );
-            self.notes.push(Note { text });
-        }
-        let voters = installs.iter().filter(|install| {
-            let node = self.blueprint.nodes.get(&install.node);
-            node.is_some_and(|node| node.role == Role::ControlPlane)
-        });
-        let etcd = |text: &str| Version::read(text).map(|version| hops::etcd_of(&version));
-        let mut crossing = voters.filter_map(|install| {
-            let (from, to) = (etcd(install.runs.as_deref()?)?, etcd(&install.talos)?);
-            (from < to).then(|| (install.runs.clone().unwrap_or_default(), from, to))
-        });
-        if let Some((runs, from, to)) = crossing.next() {
-            let text = format!(
-                "point of no return: etcd goes from {}.{} to {}.{} with the last control plane node of this hop; after that no node can \
-                 go back to Talos {runs}",
-                from.0, from.1, to.0, to.1
-            );
-            self.notes.push(Note { text });
         }
     }
 

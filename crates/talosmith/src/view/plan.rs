@@ -347,7 +347,14 @@ pub fn summary(plan: &Plan) -> String {
     } else {
         "no disruption".to_owned()
     });
-    said.push(about(plan.seconds()));
+    // All hops are approved with the first one.
+    if let hops @ 2.. = plan.hops_left() {
+        said.push(format!("hop 1 of {hops}"));
+    }
+    said.push(match plan.hops_left() {
+        2.. => format!("{} for this hop", about(plan.seconds())),
+        _ => about(plan.seconds()),
+    });
     if !plan.blocked.is_empty() {
         said.push(format!("{} blocked", count(plan.blocked.len(), "change")));
     }

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod faults;
+mod once;
 
 use std::sync::Mutex;
 

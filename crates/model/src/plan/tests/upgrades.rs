@@ -53,6 +53,11 @@ impl Case {
     fn plan(&self) -> Plan {
         plan(&self.staged(), &rendered(), &self.world)
     }
+
+    fn plan_for(&self, targets: &[&str]) -> Plan {
+        let targets = targets.iter().map(|node| NodeName::from(*node)).collect();
+        plan_for(&self.staged(), &rendered(), &self.world, &Allowed::default(), &targets)
+    }
 }
 
 fn components(version: &str) -> Components {
@@ -121,7 +126,13 @@ fn each_minor_is_a_hop_that_all_nodes_make_before_the_next() {
     assert_eq!(plan.units.len(), 4);
     let told = |plan: &Plan| plan.notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>().join("\n");
     assert!(told(&plan).contains("Talos v1.13.10 → v1.14.1"), "{}", told(&plan));
-    assert!(!told(&plan).contains("point of no return"), "etcd is the same in both");
+    // All hops are approved with the first plan, so it names what any of them does.
+    assert!(told(&plan).contains("point of no return: etcd goes from 3.6 to 3.7"), "{}", told(&plan));
+    assert!(told(&plan).contains("in the hop to Talos v1.14.1"), "{}", told(&plan));
+    assert_eq!(plan.hops_left(), 2);
+    let same = Case::new("v1.12.4", "v1.13.9").plan();
+    assert!(!told(&same).contains("point of no return"), "etcd is the same in both");
+    assert_eq!(same.hops_left(), 1);
     // Those that are ahead wait for the others.
     let mixed = case.runs("cp-1", "v1.13.10").runs("cp-2", "v1.13.10");
     assert_eq!(mixed.releases(), ["v1.13.10"; 4]);
@@ -298,4 +309,132 @@ fn budgets_that_allow_no_eviction_are_named_before() {
     assert!(told(&case.plan()));
     case.world.kubernetes.budgets = Some(vec![]);
     assert!(!told(&case.plan()));
+}
+
+fn notes(plan: &Plan) -> String {
+    plan.notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn each_target_has_its_snapshot_and_its_boot_through_the_firmware() {
+    let case = Case::new("v1.13.8", "v1.13.9");
+    for node in ["cp-1", "cp-2", "cp-3"] {
+        let plan = case.plan_for(&[node]);
+        assert_eq!(plan.units.len(), 1);
+        assert!(
+            step(&plan, &format!("drain-node/{node}")).after.contains(&Action::SnapshotEtcd.id()),
+            "{node}"
+        );
+        let Action::RebootNode { mode, .. } = &step(&plan, &format!("reboot-node/{node}")).action else {
+            panic!()
+        };
+        assert_eq!(*mode, RebootMode::PowerCycle, "{node}");
+        let pulls: Vec<_> = ids(&plan).into_iter().filter(|id| id.starts_with("pull-image/")).collect();
+        assert_eq!(pulls, [format!("pull-image/{node}")]);
+        assert!(notes(&plan).contains("left out, because of `--target`"));
+    }
+    // Another one has shown that it boots.
+    let plan = case.runs("cp-1", "v1.13.9").plan_for(&["cp-3"]);
+    let Action::RebootNode { mode, .. } = &step(&plan, "reboot-node/cp-3").action else { panic!() };
+    assert_eq!(*mode, RebootMode::Default);
+}
+
+#[test]
+fn a_target_that_is_ahead_waits_for_the_others_and_says_so() {
+    let case = Case::new("v1.12.4", "v1.14.1");
+    let first = case.plan_for(&["cp-1"]);
+    assert_eq!((first.units.len(), first.hops_left(), first.blocked.len()), (1, 1, 0));
+    assert!(!notes(&first).contains("point of no return"), "{}", notes(&first));
+    let case = case.runs("cp-1", "v1.13.10");
+    let plan = case.plan_for(&["cp-1"]);
+    assert!(plan.steps.is_empty() && !plan.is_empty());
+    assert_eq!(plan.blocked[0].node.as_deref(), Some("cp-1"));
+    assert!(plan.blocked[0].what.contains("cp-2, cp-3, w-1 must make the hop"), "{:?}", plan.blocked);
+    // The others are asked for, too, or all are.
+    assert_eq!(case.plan_for(&["cp-1", "cp-2", "cp-3", "w-1"]).blocked, []);
+    assert_eq!(case.plan().blocked, []);
+}
+
+#[test]
+fn what_blocks_all_blocks_a_target() {
+    let mut case = Case::new("v1.13.8", "v1.13.9");
+    case.world.machines.insert("cp-2".into(), Machine::unresponsive("no route to host"));
+    let plan = case.plan_for(&["w-1"]);
+    assert!(
+        plan.steps.is_empty() && plan.blocked.iter().any(|it| it.what.contains("cp-2 does not respond")),
+        "{plan:?}"
+    );
+    // One that needs nothing is not concerned.
+    let settled = case.runs("w-1", "v1.13.9").plan_for(&["w-1"]);
+    assert_eq!(settled.blocked, []);
+}
+
+#[test]
+fn the_rest_of_an_upgrade_that_waits_for_a_reboot_is_part_of_the_plan() {
+    let mut case = Case::new("v1.13.8", "v1.13.9");
+    case.world.machines.insert("cp-2".into(), Machine::unresponsive("no route to host"));
+    sketch::cordoned(&mut case.world, "cp-2", Some("upgrade"));
+    let plan = case.plan();
+    assert!(plan.units.is_empty());
+    let blocked = plan.blocked.iter().find(|it| it.what.contains("may be rebooting")).unwrap();
+    assert!(blocked.what.contains("cp-1, cp-3, w-1") && !blocked.hint.contains("take it out"), "{blocked:?}");
+    for node in ["cp-1", "cp-2", "cp-3", "w-1"] {
+        assert!(plan.goals().contains(&Goal::UpgradeTalos { node: node.into() }), "{node}");
+    }
+    // Another one is away, and nothing shows that this is for the upgrade.
+    case.world.machines.insert("w-1".into(), Machine::unresponsive("no route to host"));
+    assert!(!case.plan().goals().iter().any(|goal| matches!(goal, Goal::UpgradeTalos { .. })));
+}
+
+#[test]
+fn a_node_that_is_created_is_upgraded_with_the_same_approval() {
+    let mut case = Case::new("v1.12.4", "v1.14.1");
+    case.world.machines.remove("w-1");
+    case.world.proxmox.marked.retain(|vm| vm.mark.node != "w-1");
+    case.world.proxmox.taken.remove(&case.blueprint.nodes["w-1"].vmid);
+    case.world.kubernetes.nodes.remove("w-1");
+    for plan in [case.plan(), case.plan_for(&["w-1"])] {
+        assert_eq!(plan.refusals, []);
+        assert!(plan.goals().contains(&Goal::UpgradeTalos { node: "w-1".into() }), "{:?}", plan.goals());
+    }
+    assert!(notes(&case.plan()).contains("w-1 starts with Talos v1.12.4"), "{}", notes(&case.plan()));
+}
+
+#[test]
+fn control_plane_nodes_stay_within_one_minor() {
+    let case = Case::new("v1.12.4", "v1.14.1").wants("cp-2", "v1.12.4");
+    let plan = case.plan();
+    assert_eq!(plan.blocked, []);
+    assert!(
+        notes(&plan).contains("stops before the hop to Talos v1.14.1 (cp-1, cp-3): cp-2 stays"),
+        "{}",
+        notes(&plan)
+    );
+    assert!(!notes(&plan).contains("point of no return"), "cp-2 keeps the old etcd");
+    let next = Case::new("v1.13.10", "v1.14.1").wants("cp-2", "v1.12.4").runs("cp-2", "v1.12.4").plan();
+    assert!(
+        next.units.is_empty() && next.blocked[0].what.contains("cp-2 stays at Talos v1.12.4"),
+        "{next:?}"
+    );
+    let apart = Case::new("v1.14.1", "v1.14.1").wants("cp-2", "v1.12.4").runs("cp-2", "v1.12.4").plan();
+    assert!(notes(&apart).contains("more than one minor release apart"), "{}", notes(&apart));
+    // One minor behind on purpose is fine, and etcd can go back.
+    let canary = Case::new("v1.13.10", "v1.14.1").wants("cp-2", "v1.13.10").plan();
+    assert_eq!((canary.units.len(), canary.blocked.len()), (3, 0));
+    assert!(!notes(&canary).contains("point of no return"));
+}
+
+#[test]
+fn stops_that_are_not_on_the_way_are_named() {
+    let mut case = Case::new("v1.12.9", "v1.14.1");
+    let ignored = |case: &Case| {
+        notes(&case.plan()).lines().find(|note| note.contains("versions.via")).map(str::to_owned)
+    };
+    case.blueprint.options.via.talos = vec!["v1.12.5".to_owned(), "v1.13.9".to_owned(), "v1.14.0".to_owned()];
+    assert!(ignored(&case).unwrap().contains("Talos v1.12.5, v1.14.0, which"), "{:?}", ignored(&case));
+    case.blueprint.options.via.talos = vec!["v1.13.9".to_owned()];
+    assert_eq!(ignored(&case), None);
+    let mut passed = Case::new("v1.13.9", "v1.14.1");
+    passed.blueprint.options.via.talos = vec!["v1.13.9".to_owned()];
+    assert_eq!(ignored(&passed), None);
 }

@@ -95,6 +95,7 @@ impl Builder<'_> {
             let joins = Action::Join { node: (*name).clone() }.id();
             (answers || self.steps.iter().any(|step| step.id == joins))
                 && self.blueprint.nodes.contains_key(*name)
+                && !self.left_out.contains(*name)
                 && !self.blocked.iter().any(|blocked| {
                     // What disrupts nothing, such as a missing label, is no reason to leave it cordoned.
                     blocked.node.as_ref() == Some(*name) && blocked.disruption > Disruption::InPlace
