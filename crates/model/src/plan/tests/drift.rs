@@ -349,7 +349,7 @@ fn first_use_4_another_host_or_vm_id_is_a_change_that_is_left() {
         told,
         [
             "w-1 has the VM ID 150021, and the file says 4711; the ID of a VM cannot be changed",
-            "w-1 is on pve1, and the file says pve2; it does not move: Proxmox was not asked whether it can be moved",
+            "w-1 is on pve1, and the file says pve2; it does not move: it is not known whether it can be migrated",
         ]
     );
 }
