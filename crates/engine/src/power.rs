@@ -54,7 +54,7 @@ impl PowerWatch {
             }
         }
         if self.host_offline {
-            // It may be restarting, so its machines are still waited for.
+            // It may be restarting, so Talosmith still waits for its machines.
             return Ok(Some(Unmet::new(format!("the Proxmox host {host} is offline")).coded(UNREACHABLE)));
         }
         let Some(since) = self.off_since else { return Ok(None) };

@@ -90,7 +90,7 @@ impl Kubernetes {
         self.persist_and_say(limit, |_| {}, call).await
     }
 
-    /// The same. `say` gets what is waited for, and why, each time that there was no answer.
+    /// The same. `say` gets what Talosmith waits for, and why, each time that there was no answer.
     pub(crate) async fn persist_and_say<T, F: Future<Output = Result<T>>>(
         &self,
         limit: Duration,

@@ -112,7 +112,7 @@ pub(super) async fn release(context: &Context, node: &str, progress: &Progress) 
         .map(|_| Done::default())
 }
 
-/// Says what is waited for while the Kubernetes API does not answer.
+/// Says what Talosmith waits for while the Kubernetes API does not answer.
 pub(super) fn waiting<'a>(context: &'a Context, progress: &'a Progress) -> impl Fn(String) + Copy + 'a {
     let has_vip = context.snapshot.blueprint.vip.is_some();
     move |waits: String| {

@@ -193,8 +193,8 @@ fn the_summary_says_where_the_time_went() {
 #[test]
 fn a_command_of_two_words_is_named_as_it_is_typed() {
     let verb = "host-drain".to_owned();
-    let begun = vec![event(0, What::Started { cluster: "home".into(), verb, steps: 1 })];
-    assert_eq!(fold(&[begun]).completed(), "Host drain complete");
+    let started = vec![event(0, What::Started { cluster: "home".into(), verb, steps: 1 })];
+    assert_eq!(fold(&[started]).completed(), "Host drain complete");
 }
 
 #[test]
