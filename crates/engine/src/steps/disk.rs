@@ -13,8 +13,8 @@ use pve::Params;
 use crate::context::{Context, Done};
 use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::owned;
-use crate::steps::permit;
 use crate::steps::vm::ATTEMPTS;
+use crate::steps::{permit, update};
 
 pub(super) async fn delete(
     context: &Context,
@@ -43,17 +43,9 @@ pub(super) async fn delete(
             // Without it the volume stays, as unused.
             ("force".to_owned(), "1".to_owned()),
         ]);
-        let task = async {
-            match pve.change_config(&place.host, place.vmid, &params, &config.digest).await? {
-                Some(upid) => pve.follow(&upid, |_| {}).await,
-                None => Ok(pve::Finished::default()),
-            }
-        };
-        match task.await {
+        match update::send(pve, place, &params, &config.digest).await {
             Ok(finished) => warnings.extend(finished.warnings),
-            Err(error) if tries == ATTEMPTS => return Err(attempt().hint(hint(&error)).because(error)),
-            Err(error) if matches!(error.meaning(), pve::Kind::DigestMismatch) => {}
-            Err(error) if error.is_transient() || error.effect_unknown() => {}
+            Err(error) if tries < ATTEMPTS && update::is_worth_another_round(&error) => {}
             Err(error) => return Err(attempt().hint(hint(&error)).because(error)),
         }
         // The next round reads again, and finds nothing more to do if this one took effect.

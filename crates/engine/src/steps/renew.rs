@@ -93,17 +93,9 @@ async fn change(
             return Err(Error::new(Kind::Refused, format!("{}, {place}, runs again", node.name))
                 .hint("it was started after it was stopped, and was left alone; run the command again"));
         }
-        let task = async {
-            match pve.change_config(&place.host, place.vmid, &params, &config.digest).await? {
-                Some(upid) => pve.follow(&upid, |_| {}).await,
-                None => Ok(pve::Finished::default()),
-            }
-        };
-        match task.await {
+        match update::send(pve, place, &params, &config.digest).await {
             Ok(finished) => warnings.extend(finished.warnings),
-            Err(error) if tries == ATTEMPTS => return Err(failed(error)),
-            Err(error) if matches!(error.meaning(), pve::Kind::DigestMismatch) => {}
-            Err(error) if error.is_transient() || error.effect_unknown() => {}
+            Err(error) if tries < ATTEMPTS && update::is_worth_another_round(&error) => {}
             Err(error) => return Err(failed(error)),
         }
         // The next round reads again, and finds nothing more to do if this one took effect.

@@ -100,17 +100,9 @@ async fn change_as(
             note_generation(context, node, &vm);
             return Ok(Done { warnings });
         }
-        let task = async {
-            match pve.change_config(&place.host, place.vmid, &params, &digest).await? {
-                Some(upid) => pve.follow(&upid, |_| {}).await,
-                None => Ok(pve::Finished::default()),
-            }
-        };
-        match task.await {
+        match send(pve, place, &params, &digest).await {
             Ok(finished) => warnings.extend(finished.warnings),
-            Err(error) if tries == ATTEMPTS => return Err(failed(error)),
-            Err(error) if matches!(error.meaning(), pve::Kind::DigestMismatch) => {}
-            Err(error) if error.is_transient() || error.effect_unknown() => {}
+            Err(error) if tries < ATTEMPTS && is_worth_another_round(&error) => {}
             Err(error) => return Err(failed(error)),
         }
         // The next round reads again, and finds nothing more to do if this one took effect.
@@ -118,6 +110,24 @@ async fn change_as(
     }
     Err(attempt(node, place)
         .hint("Proxmox took the change, but the VM still differs; `talosmith plan` shows in what"))
+}
+
+/// Changes the config of a VM that was read with this digest, and follows the task, where there is one.
+pub(super) async fn send(
+    pve: &pve::Client,
+    place: &VmRef,
+    params: &Params,
+    digest: &str,
+) -> pve::Result<pve::Finished> {
+    match pve.change_config(&place.host, place.vmid, params, digest).await? {
+        Some(upid) => pve.follow(&upid, |_| {}).await,
+        None => Ok(pve::Finished::default()),
+    }
+}
+
+/// Whether a change may have taken effect, or may do so in another round, which reads the VM again first.
+pub(super) fn is_worth_another_round(error: &pve::Error) -> bool {
+    matches!(error.meaning(), pve::Kind::DigestMismatch) || error.is_transient() || error.effect_unknown()
 }
 
 /// The record knows the VM of a control plane node by its generation from now on, also where it replaced another one.
