@@ -124,6 +124,8 @@ struct State {
     lease: Lease,
     /// Creations without the lease, by the number of the call, until they are answered.
     creations: BTreeMap<u64, (u8, String)>,
+    /// Calls to machines that were restarting before, by their number, until they are answered: they do not restart anything.
+    too_late: BTreeSet<u64>,
     /// VMs that those who are watched have created: they are theirs before their configuration is complete.
     made: BTreeSet<u32>,
     foreign: Foreign,
@@ -232,6 +234,9 @@ impl Watch {
             }
             return;
         }
+        if call.machine.is_some_and(|vmid| world.machines.is_leaving(vmid)) {
+            state.too_late.insert(call.number);
+        }
         let mut found = Vec::new();
         if let Some(violation) = self.without_lease(call, &target, world, &mut state.lease) {
             // An operator who saw no record tries to create it, and Proxmox refuses the second one: only a creation that is accepted counts.
@@ -282,8 +287,10 @@ impl Watch {
             }
             found.extend(self.compare(&mut state, world));
             found.extend(state.kubernetes.after(call, world).map(|what| (8, what)));
-            // A configuration may make its machine restart, which is known only now.
-            let restarts = call.machine.filter(|vmid| world.machines.is_leaving(*vmid));
+            // A configuration may make its machine restart, which is known only now. A machine that was restarting before, such as by
+            // the last call of a run that died, is not disrupted a second time.
+            let too_late = state.too_late.remove(&call.number);
+            let restarts = call.machine.filter(|vmid| !too_late && world.machines.is_leaving(*vmid));
             if let Some(vmid) =
                 restarts.filter(|_| call.path.ends_with("/ApplyConfiguration") && !state.deleting)
             {

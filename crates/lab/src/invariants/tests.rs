@@ -10,6 +10,7 @@ use crate::LabConfig;
 use crate::calls::Delivery;
 use crate::hypervisor::vm::{Running, Vm};
 use crate::kube::Place;
+use crate::machine::Leave;
 use crate::machine::tests::cluster;
 
 /// A healthy cluster of 101 to 105 with its record, held by eva, and a VM of others.
@@ -211,6 +212,21 @@ fn invariant_3_workers_are_counted_with_those_that_are_away_already() {
     let watch = at_once(0);
     watch.set_deleting(true);
     assert_eq!(made(&watch, &mut world, &stop, none), NOTHING, "all of it goes");
+}
+
+#[test]
+fn invariant_3_a_config_restarts_a_worker_only_if_it_was_not_restarting_before() {
+    let (watch, mut world) = (watch(), world());
+    let restarts = |world: &mut World| {
+        let now = world.now;
+        world.machines.leave(104, Leave::Reboot, now);
+    };
+    let config = Call { number: 7, ..talos(104, "ApplyConfiguration") };
+    assert_eq!(made(&watch, &mut world, &config, restarts), [3], "this config restarts it");
+    // As after a run that asked for the restart and died.
+    let (watch, mut world) = (self::watch(), self::world());
+    restarts(&mut world);
+    assert_eq!(made(&watch, &mut world, &config, none), NOTHING, "it was restarting before");
 }
 
 #[test]
