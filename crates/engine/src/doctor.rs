@@ -326,7 +326,7 @@ async fn without_proxmox(systems: &Systems, spec: &Spec) -> Option<Vec<Finding>>
             false => Finding::warning(
                 what,
                 format!("nothing answers at {address}, port {TALOS_PORT} (the Talos API)"),
-                "boot it from a Talos image, and check its address and the way from here; a configured machine must run",
+                "boot it from a Talos image, and check its address and the network path from here; a configured machine must run",
             ),
         });
     }
@@ -361,7 +361,7 @@ async fn hosts(systems: &Systems, survey: &Survey, spec: &Spec) -> Vec<Finding> 
     }));
     for (name, _) in off {
         // Where a node needs it, the plan refuses.
-        let detail = "offline: it gets no new nodes, and what is there is neither checked nor changed";
+        let detail = "offline: it gets no new nodes, and Talosmith neither checks nor changes its guests";
         found.push(Finding::warning(format!("host {name}"), detail, "start it, or take it out of `hosts`"));
     }
     for name in spec.hosts.keys().filter(|name| !survey.inventory.hosts.contains_key(*name)) {

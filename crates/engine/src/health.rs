@@ -117,7 +117,7 @@ async fn examine_hop(systems: &Systems, snapshot: &Snapshot) -> Health {
             Err(error) => Err(Unmet::new(error.to_string())),
         }
     };
-    let ((etcd, standing), machines, of_kubernetes) = futures::join!(
+    let ((etcd, standing), (machines, down), of_kubernetes) = futures::join!(
         etcd_members(systems, snapshot, access),
         machines_ready(systems, snapshot, access),
         of_kubernetes
@@ -131,6 +131,13 @@ async fn examine_hop(systems: &Systems, snapshot: &Snapshot) -> Health {
         Ok((nodes, pods)) => {
             seen = nodes.clone().unwrap_or_default();
             let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(snapshot, nodes));
+            let ready =
+                ready.and_then(|awaits| not_noticed(awaits, &down, "Kubernetes still calls the node ready"));
+            let of_control_plane =
+                |name: &NodeName| snapshot.blueprint.control_planes().any(|node| node.name == *name);
+            let down: Vec<NodeName> = down.into_iter().filter(of_control_plane).collect();
+            let pods =
+                pods.and_then(|awaits| not_noticed(awaits, &down, "Kubernetes still calls its pods ready"));
             conditions.push(Condition::of(NODES_READY, ready));
             conditions.push(Condition::of("the control plane's pods are ready", pods));
             if snapshot.blueprint.options.manifests.proxmox_ccm.is_some() {
@@ -164,8 +171,7 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
         progress.note(format!("{name}: {missing}"));
         if pods.is_hopeless(systems) {
             return Err(Error::systems(format!("the cluster does not become healthy: {name}: {missing}")).coded(code).hint(
-                "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
-                 waiting",
+                "correct what the pod says (a registry, a mirror, a version, a value); run the command again to continue waiting",
             ));
         }
         if systems.clock.now().duration_since(began) > TIMEOUT.try_into().unwrap_or(jiff::SignedDuration::MAX)
@@ -299,7 +305,14 @@ fn alarmed(errors: &[String]) -> String {
     format!("etcd reports: {what}{help}")
 }
 
-async fn machines_ready(systems: &Systems, snapshot: &Snapshot, access: &Access) -> Held {
+/// What Kubernetes says of nodes whose machines are not ready: it notices that up to a minute later, and is not believed until then.
+fn not_noticed(awaits: Option<String>, down: &[NodeName], says: &str) -> Held {
+    let lacks = down.iter().map(|node| Unmet::new(format!("{node}: {says}, but its machine is not")));
+    together(lacks.collect()).map_or(Ok(awaits), Err)
+}
+
+/// Whether every machine runs and is ready, and which are not.
+async fn machines_ready(systems: &Systems, snapshot: &Snapshot, access: &Access) -> (Held, Vec<NodeName>) {
     let runs = |node: &Node, status: &MachineStatus| {
         let machine = machines::with_status(status);
         Seen::nothing(&snapshot.blueprint, node)
@@ -318,8 +331,11 @@ async fn machines_ready(systems: &Systems, snapshot: &Snapshot, access: &Access)
             Err(_) => Err(silence(systems, snapshot, node, None).await),
         }
     });
-    let lacks = futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
-    together(lacks.collect()).map_or(Ok(None), Err)
+    let answers = futures::future::join_all(asked).await;
+    let names = snapshot.blueprint.in_order().into_iter().map(|node| node.name.clone());
+    let down = names.zip(&answers).filter(|(_, answer)| answer.is_err()).map(|(name, _)| name).collect();
+    let lacks = answers.into_iter().filter_map(std::result::Result::err).collect();
+    (together(lacks).map_or(Ok(None), Err), down)
 }
 
 /// Why a machine that answers is not ready.

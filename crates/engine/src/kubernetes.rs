@@ -207,6 +207,7 @@ fn seen(node: &Node) -> KubernetesNode {
     let status = node.status.as_ref();
     let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|c| c.type_ == "Ready");
+    let annotation = |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key).cloned());
     KubernetesNode {
         conditions: conditions.iter().map(|c| (c.type_.clone(), c.status.clone())).collect(),
         not_ready: ready.and_then(|c| NotReady::of(&c.status, c.message.as_deref().unwrap_or_default())),
@@ -222,7 +223,8 @@ fn seen(node: &Node) -> KubernetesNode {
             .and_then(|spec| spec.taints.as_deref())
             .is_some_and(|taints| taints.iter().any(|taint| taint.key == UNINITIALIZED)),
         control_plane: node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CONTROL_PLANE)),
-        cordoned: node.metadata.annotations.as_ref().and_then(|all| all.get(drain::CORDONED).cloned()),
+        cordoned: annotation(drain::CORDONED),
+        cordoned_with: annotation(drain::CORDONED_WITH),
         address: status.and_then(|s| s.addresses.as_deref()).and_then(|all| {
             all.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse().ok())
         }),

@@ -7,7 +7,7 @@ mod documents;
 pub(crate) mod etcd;
 mod gone;
 pub(crate) mod hosts;
-mod images;
+pub(crate) mod images;
 pub mod machines;
 pub(crate) mod named;
 pub mod proxmox;

@@ -55,6 +55,6 @@ pub(crate) async fn try_read(
 /// The VM is not the one that was meant, and is left alone.
 pub(crate) fn not_ours(what: &str, place: &VmRef, why: Foreign) -> Error {
     Error::new(Kind::Refused, format!("{place} is not {what} any more"))
-        .hint("it changed after it was observed and was left alone; run the command again to see what is there now")
+        .hint("it changed after it was observed, and Talosmith did not change it; run the command again to see its state now")
         .because(why)
 }

@@ -19,6 +19,7 @@
 //! [`Approver`] that answers for a person, and a [`Listener`] that shows what happens.
 
 mod approval;
+mod locked;
 mod notice;
 mod run;
 mod window;
@@ -180,6 +181,8 @@ struct Course {
     questions: usize,
     deadline: Option<Timestamp>,
     lock: Option<Box<dyn Send + Sync>>,
+    /// Since when this waits for a task of Proxmox that holds a VM.
+    held_since: Option<Timestamp>,
 }
 
 impl Reconcile<'_> {
@@ -200,12 +203,18 @@ impl Reconcile<'_> {
             questions: 0,
             deadline: None,
             lock: None,
+            held_since: None,
         };
         loop {
             let Some(seen) = self.unless_stopped(self.observe(&course.session)).await else {
                 return Ok(course.ended(Ended::IDLE, None));
             };
             let (snapshot, mut plan) = seen?;
+            match self.unless_stopped(self.wait_for_task(&mut course, &snapshot)).await {
+                None => return Ok(course.ended(Ended::IDLE, None)),
+                Some(true) => continue,
+                Some(false) => {}
+            }
             if let Some(ended) = Box::pin(self.round(&mut course, &snapshot, &mut plan)).await? {
                 return Ok(course.ended(ended, Some((snapshot, plan))));
             }
@@ -310,9 +319,13 @@ impl Reconcile<'_> {
         Ok(None)
     }
 
-    /// A node that is asked for by hand, and that the file does not have.
+    /// A node that the command names and the file does not have, or a host that Proxmox does not have.
     fn unknown_argument(&self, snapshot: &Snapshot) -> Option<UnknownName> {
         let Intent::ByHand(asked) = &self.intent else { return None };
+        if let Some(host) = &asked.host {
+            let hosts = &snapshot.observed.proxmox.inventory.hosts;
+            return UnknownName::of(Given::Host, host, hosts.keys().cloned().collect());
+        }
         let nodes = snapshot.blueprint.in_order();
         let known: Vec<NodeName> = nodes.into_iter().map(|node| node.name.clone()).collect();
         asked.nodes.iter().find_map(|name| UnknownName::among(Given::Argument, name, &known))
@@ -414,7 +427,7 @@ impl Reconcile<'_> {
                 course.history.ran.push(plan.clone());
                 course.why = Why::Ran;
                 course.others = 0;
-                // What was asked for by hand is done once, and its steps have verified it.
+                // What was requested with this command is done once, and its steps have verified it.
                 let once =
                     matches!(self.intent, Intent::ByHand(_)).then_some(match plan.blocked.is_empty() {
                         true => Ended::Converged,

@@ -522,7 +522,7 @@ impl Record {
         };
         self.refuse_newer(&config)?;
         let mark = self.own_mark(&config).map_err(|why| {
-            not_ours().hint("run `talosmith plan`: it shows what is there now and what to do").because(why)
+            not_ours().hint("run `talosmith plan`: it shows the current state and what to do").because(why)
         })?;
         match RecordState::find(config.description()) {
             Some(state) => Ok((state, mark, config)),

@@ -328,7 +328,7 @@ struct Refused {
 }
 
 /// What helps where Talos would refuse something and says no more.
-const CHANGE_IT: &str = "change what stands there to what this release of Talos takes";
+const CHANGE_IT: &str = "change it to a value that this release of Talos accepts";
 
 impl Refused {
     fn node(node: &Node, message: String) -> Self {

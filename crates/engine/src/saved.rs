@@ -241,7 +241,7 @@ impl<'de> Visitor<'de> for NoKeyTwice {
         while let Some(key) = fields.next_key::<String>()? {
             fields.next_value::<Self>()?;
             if let Some(twice) = keys.replace(key) {
-                return Err(serde::de::Error::custom(format!("the key `{twice}` is there twice")));
+                return Err(serde::de::Error::custom(format!("the key `{twice}` occurs twice")));
             }
         }
         Ok(self)

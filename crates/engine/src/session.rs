@@ -88,6 +88,8 @@ pub enum Given {
     Target,
     /// They are the arguments of the command.
     Argument,
+    /// It is the Proxmox host of the command.
+    Host,
     /// A disk of theirs may be deleted.
     Disk,
 }
@@ -106,7 +108,12 @@ impl UnknownName {
     /// That a name is none of these nodes, if so.
     #[must_use]
     pub fn among(given: Given, name: &str, known: &[NodeName]) -> Option<Self> {
-        let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+        Self::of(given, name, known.iter().map(ToString::to_string).collect())
+    }
+
+    /// The same for other things than nodes.
+    #[must_use]
+    pub fn of(given: Given, name: &str, known: Vec<String>) -> Option<Self> {
         (!known.iter().any(|node| node == name)).then(|| Self { given, name: name.to_owned(), known })
     }
 }
@@ -293,6 +300,11 @@ impl Session {
             let with = (&**bundle, &*self.attachments);
             let replaced = asked.map(ByHand::replaced).unwrap_or_default();
             staging::stage(&mut blueprint, &mut observed, &mut desired, with, &texts, &replaced)?;
+        }
+        if purpose == Purpose::Change {
+            let (systems, schematics) = (&self.systems, &desired.rendered.schematics);
+            observed.no_installers =
+                observe::images::not_installable(systems, &blueprint, schematics, &observed.machines).await;
         }
         observed.window = local::window(&blueprint, &*self.local, self.systems.clock.now());
         for node in blueprint.nodes.values_mut() {

@@ -213,7 +213,7 @@ async fn carry_out(
             Box::pin(verify::run(context, context.snapshot.node(node)?, progress)).await
         }
         Action::UncordonNode { node } => Box::pin(drain::uncordon(context, node, progress)).await,
-        Action::CordonNode { node } => Box::pin(drain::cordon(context, node, progress)).await,
+        Action::CordonNode { node } => Box::pin(drain::cordon(context, permit, node, progress)).await,
         Action::ReleaseNode { node } => Box::pin(drain::release(context, node, progress)).await,
         Action::ShutdownNode { node } => {
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
@@ -248,6 +248,7 @@ async fn carry_out(
             if *if_unresponsive {
                 let node = context.snapshot.node(node)?;
                 let permit = Box::pin(dead::watch(context, node, "replaced", progress)).await?;
+                Box::pin(drain::mark(context, &permit, &node.name, progress)).await?;
                 return Box::pin(remove::stop(context, Authority::Permit(&permit), &node.name, vm)).await;
             }
             let authority = Authority::of(context, permit, action)?;

@@ -56,7 +56,7 @@ pub(crate) async fn set(
         if let Err(why) = owned {
             let what = format!("VM {vmid} on {host} is not {node} any more");
             return Err(Error::new(Kind::Refused, what)
-                .hint("it changed after it was observed and was left alone; run the command again")
+                .hint("it changed after it was observed, and Talosmith did not change it; run the command again")
                 .because(why));
         }
         let mut params = Params::new();

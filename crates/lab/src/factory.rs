@@ -112,11 +112,6 @@ impl Factory {
         self.versions.iter().any(|known| known == version)
     }
 
-    /// Whether the schematic was posted.
-    pub(crate) fn has_schematic(&self, schematic: &str) -> bool {
-        self.schematics.contains_key(schematic)
-    }
-
     /// How long a file is still being built. The first who asks starts it.
     pub(crate) fn still_builds(&mut self, asset: &Asset, now: Timestamp) -> Duration {
         let ready = self.built.entry(asset.key.clone());

@@ -29,6 +29,7 @@ mod pulls;
 mod reach;
 mod sequences;
 mod settings;
+mod slow;
 pub(crate) mod snapshot;
 mod status;
 pub mod timing;

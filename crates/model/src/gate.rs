@@ -7,6 +7,10 @@
 //! answer must give one list, one leader and one term. No member may be joining, and no name may be listed twice. A member that
 //! answers and is not healthy counts as one that does not answer: were it otherwise, not seeing it would allow more.
 //!
+//! A member that works is not taken from an etcd that lacks another one already, even where five voters would keep a majority: the next
+//! failure would stop it. Only a removal goes on of a node that is down: its VM is off, or Kubernetes calls it not ready or does not have
+//! it. That its member does not answer says nothing.
+//!
 //! **Kubernetes.** Another control plane node must be ready, or the API is away with this one.
 //!
 //! **Outages.** With one or two voters no absence keeps a majority, and without another ready control plane node the API does not
@@ -196,6 +200,9 @@ fn control_plane(policy: &Policy, view: &ClusterView, etcd: &Consensus<'_>, want
     let stay = etcd.healthy.iter().filter(is_other).count();
     // That there is a majority now, too, without which etcd could not commit a removal, is what made the consensus.
     let need = majority(if want.effect == Effect::Removal { left } else { all });
+    if stay >= need && stay < left && !(is_down(view, &want.node) && want.effect == Effect::Removal) {
+        return Verdict::Wait(etcd.unwell.clone());
+    }
     if stay >= need {
         return match other_control_plane(view, want) {
             Ok(()) => go(false),
@@ -214,6 +221,11 @@ fn control_plane(policy: &Policy, view: &ClusterView, etcd: &Consensus<'_>, want
     let mut blockers = etcd.unwell.clone();
     blockers.push(Blocker::NoMajority { healthy: stay, need, voters: all });
     Verdict::Wait(blockers)
+}
+
+/// Whether something says that the node does not work.
+fn is_down(view: &ClusterView, node: &str) -> bool {
+    view.nodes.get(node).map_or(view.kubernetes, |seen| seen.ready == Some(false))
 }
 
 /// Members that are not settled: joining, or listed twice. One that never became a voter may be removed.

@@ -29,6 +29,9 @@ pub struct Observed {
     /// Nodes of this cluster that the file does not have any more. Their machines are asked like those of the file.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub removed: BTreeMap<NodeName, Removed>,
+    /// Why nodes that run cannot have the images that the file asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub no_installers: Vec<NoImage>,
     /// Whether the maintenance window is open, where the file has one. It changes with the time, so a saved plan does not hold it.
     #[serde(skip)]
     pub window: WindowState,

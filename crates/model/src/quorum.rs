@@ -132,5 +132,17 @@ pub fn views(machines: &BTreeMap<NodeName, Machine>) -> Vec<View> {
     machines.iter().filter_map(view).collect()
 }
 
+/// How many failures etcd tolerates with so many healthy members among its voters, in words; `None` without a quorum.
+#[must_use]
+pub fn tolerance(healthy: usize, voters: usize) -> Option<String> {
+    let tolerates = match healthy.checked_sub(voters / 2 + 1)? {
+        0 => "no failure".to_owned(),
+        1 => "1 failure".to_owned(),
+        many => format!("{many} failures"),
+    };
+    let members = if voters == 1 { "voting member" } else { "voting members" };
+    Some(format!("etcd then has {voters} {members} and tolerates {tolerates}"))
+}
+
 #[cfg(test)]
 mod tests;

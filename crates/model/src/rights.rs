@@ -317,11 +317,11 @@ pub fn needs(blueprint: &Blueprint, hosts: &[String]) -> Vec<Need> {
     once(all)
 }
 
-/// Whether the file says which of several hosts nodes are on, so that a change of it moves them.
+/// Whether the file says which of several hosts single nodes or pools are on, so that a change of it moves them. The list of all hosts
+/// that may run nodes is no such thing: it says which datastores they have, and `init` writes it for every host.
 fn names_hosts(blueprint: &Blueprint, hosts: &[String]) -> bool {
     let mut nodes = blueprint.nodes.values().filter(|node| !node.external);
-    let named = nodes.any(|node| node.host_pinned || !node.settings.hosts.is_empty());
-    hosts.len() > 1 && (named || !blueprint.hosts.is_empty())
+    hosts.len() > 1 && nodes.any(|node| node.host_pinned || !node.settings.hosts.is_empty())
 }
 
 /// What moving nodes between hosts needs beyond bring-up: `host drain`, and another host in the file. It is given where the file names

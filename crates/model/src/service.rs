@@ -1,7 +1,7 @@
 //! Services of a machine that do not start by themselves, so that Talosmith does not wait for them.
 //!
 //! Talos gives some services up: an image that cannot be pulled ends in the state `Failed`, and nothing tries again. Others go in
-//! circles: a member that was removed from etcd and still has its old data restarts for ever. A machine says so only in the
+//! circles: a member that was removed from etcd and still has its old data restarts again and again. A machine says so only in the
 //! states and events of its services, never in the conditions that it calls unmet.
 
 use std::time::Duration;
@@ -79,7 +79,7 @@ fn of(address: &str, service: &Service) -> Option<Halted> {
             (format!("its service {id} has ended: {last}"), format!("start it again with {again}"), false)
         }
         (_, Some(circling)) if id == "etcd" => (
-            format!("its service etcd restarts for ever: {circling}"),
+            format!("its service etcd restarts again and again: {circling}"),
             format!(
                 "`talosctl -n {address} logs etcd` says why. While etcd has no quorum, wipe and delete nothing. If the other members have \
                  a quorum and `talosctl etcd members` on one of them does not list this machine, it was removed from etcd and joins \
@@ -88,7 +88,7 @@ fn of(address: &str, service: &Service) -> Option<Halted> {
             false,
         ),
         (_, Some(circling)) => (
-            format!("its service {id} restarts for ever: {circling}"),
+            format!("its service {id} restarts again and again: {circling}"),
             format!("`talosctl -n {address} logs {id}` says why"),
             false,
         ),
@@ -129,8 +129,7 @@ pub fn no_time_comes(servers: &[String]) -> Halted {
     Halted {
         subject: "time".to_owned(),
         why: no_time(servers),
-        hint: "give the machine a time server that it reaches by NTP (UDP port 123) in `network.ntp`, or open the way to the one \
-                 that it asks"
+        hint: "give the machine a time server that it reaches by NTP (UDP port 123) in `network.ntp`, or allow NTP to the one that it uses"
             .to_owned(),
         at_once: false,
     }

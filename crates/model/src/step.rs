@@ -669,7 +669,7 @@ impl Action {
             Self::SnapshotEtcd => "save a snapshot of etcd".to_owned(),
             Self::DrainNode { node } => format!("drain {node}"),
             Self::MoveLeadership { node } => {
-                format!("move the etcd leadership away from {node}, if it leads")
+                format!("move the etcd leadership from {node} to another member, if it is the leader")
             }
             Self::RebootNode { node, mode: RebootMode::Default } => format!("reboot {node}"),
             Self::RebootNode { node, mode: RebootMode::PowerCycle } => {
@@ -708,7 +708,7 @@ impl Action {
             Self::Bootstrap { node } => format!("bootstrap etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),
             Self::CreateCredentials { to, user: Some(user) } => {
-                format!("give {} an account in Proxmox, {user}", to.title())
+                format!("create an account in Proxmox for {}, {user}", to.title())
             }
             Self::CreateCredentials { to, user: None } => format!("give {} its credentials", to.title()),
             Self::CheckHealth => "check that the cluster is healthy".to_owned(),

@@ -54,7 +54,7 @@ pub struct Forecast {
     /// Whether the Kubernetes API is away meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outage: bool,
-    /// Whether the node holds the VIP, so that the endpoint is away for some seconds until another node takes it over.
+    /// Whether the node holds the VIP, so that the endpoint is unavailable for some seconds until another node takes it over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moves_vip: bool,
     /// How many units of this kind run at once, at most.

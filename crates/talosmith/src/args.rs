@@ -255,7 +255,7 @@ pub struct NodesArgs {
 pub struct DisruptArgs {
     #[command(flatten)]
     pub nodes: NodesArgs,
-    /// Allow the Kubernetes API to be unreachable while a control plane node is away that etcd cannot do without: the only one, or one
+    /// Allow the Kubernetes API to be unreachable while a control plane node is down that etcd needs for its quorum: the only one, or one
     /// of two.
     #[arg(long)]
     pub allow_api_outage: bool,
@@ -283,13 +283,13 @@ pub struct ReplaceArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
-    /// Move the cluster's nodes to other hosts, one after another, or shut them down. They stay away until `host undrain`.
+    /// Move the cluster's nodes to other hosts, one after another, or shut them down. They stay on the other hosts, or off, until `host undrain`.
     ///
     /// Nodes move while they run if Proxmox allows it. Guests that do not belong to the cluster are listed and not touched. A host with
     /// so many voting members of etcd that it would lose its quorum without them is refused.
     #[command(after_help = examples::HOST_DRAIN)]
     Drain(HostArgs),
-    /// Move the nodes back that `host drain` moved away, and start those that it shut down.
+    /// Move the nodes back that left the host with `host drain`, and start those that it shut down.
     #[command(after_help = examples::HOST_UNDRAIN)]
     Undrain(HostArgs),
 }
@@ -302,7 +302,7 @@ pub struct HostArgs {
     pub host: String,
     #[command(flatten)]
     pub change: ChangeArgs,
-    /// Allow the Kubernetes API to be unreachable while a control plane node is away that etcd cannot do without: the only one, or one
+    /// Allow the Kubernetes API to be unreachable while a control plane node is down that etcd needs for its quorum: the only one, or one
     /// of two.
     #[arg(long)]
     pub allow_api_outage: bool,
@@ -357,8 +357,7 @@ pub struct ConsoleArgs {
 pub enum ProxmoxCommand {
     /// Prepare Proxmox for the cluster: role, user, token, rights, content `import`, PCI mappings.
     ///
-    /// Needs an administrator's login, uses it once and keeps it nowhere. Shows what it will do and asks first. What is
-    /// there already is left alone.
+    /// Needs an administrator's login, uses it once and keeps it nowhere. Shows what it will do and asks first. It does not change what exists already.
     #[command(after_help = examples::SETUP)]
     Setup(SetupArgs),
 }
@@ -429,8 +428,8 @@ pub struct AllowArgs {
     /// Allow the data of every node to be deleted that the file does not have any more.
     #[arg(long)]
     pub allow_destroy_removed: bool,
-    /// Allow the Kubernetes API to be unreachable while a control plane node restarts that etcd cannot do without: the only one, or
-    /// one of two.
+    /// Allow the Kubernetes API to be unreachable while a control plane node restarts that etcd needs for its quorum: the only one, or one
+    /// of two.
     #[arg(long)]
     pub allow_api_outage: bool,
     /// Do not wait for the maintenance window of the file (`changes.window`).
@@ -500,8 +499,8 @@ impl AllowArgs {
 
 #[derive(Debug, Args)]
 pub struct ChangeArgs {
-    /// Approve the plan without a question, and everything that its goals need later. Anything beyond them is asked for, or left if
-    /// there is no terminal to ask on.
+    /// Approve the plan without a question, and everything that its goals need later. Talosmith asks before it does anything
+    /// else, and does not do it if stdin is not a terminal.
     #[arg(short, long)]
     pub yes: bool,
     /// Take over the lease from its holder. Only if that run is certainly dead.
@@ -524,7 +523,7 @@ pub struct OutputArgs {
     /// With `--output`: keep what the file holds of other clusters.
     #[arg(long, requires = "output")]
     pub merge: bool,
-    /// With `--output`: replace the file whatever it holds. Without it, one that holds anything of other clusters is left alone.
+    /// With `--output`: overwrite the file, whatever it contains. Without it, Talosmith does not overwrite a file with entries of other clusters.
     #[arg(long, requires = "output", conflicts_with = "merge")]
     pub force: bool,
     /// How long the certificate is valid: `90m`, `24h`, `30d`.

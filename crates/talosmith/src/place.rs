@@ -121,7 +121,7 @@ impl Place {
                 Exit::Secrets,
                 format!("there are two bundles: {} and {}", encrypted.display(), plain.display()),
             )
-            .hint("move away the one that is not the cluster's")),
+            .hint("move the one that does not belong to the cluster to another folder")),
             (false, true) => secrets::load(&plain, None).map_err(|e| Problem::from(&e)),
             (true, false) => {
                 let identity = self.identity.read()?.ok_or_else(|| {
@@ -159,7 +159,9 @@ impl Place {
                 Exit::Secrets,
                 format!("the cluster has secrets already: {}", path.display()),
             )
-            .hint("a bundle is never overwritten; move it away if it belongs to a cluster that is gone")),
+            .hint(
+                "Talosmith never overwrites a bundle; move it to another folder if its cluster was deleted",
+            )),
         }
     }
 

@@ -46,7 +46,7 @@ impl Commands {
         if !output.status.success() {
             let text = format!("the command that should print {what} failed ({})", output.status);
             return Err(Problem::new(exit, text).hint(
-                "run it by hand to see why; it does not get variables named TALOSMITH_… or PROXMOX_…",
+                "run it in a shell to see why; it does not get variables named TALOSMITH_… or PROXMOX_…",
             ));
         }
         String::from_utf8(output.stdout).map(SecretString::from).map_err(|_| {

@@ -284,9 +284,17 @@ impl Printer {
         self.to_err(|w, _| write!(w, "{question} "));
     }
 
-    /// A result as it stands, such as a kubeconfig. Nothing in it may come from a server.
+    /// A result as it stands, for people. Nothing in it may come from a server.
     pub fn verbatim(&self, text: &str) {
         self.emit(text.as_bytes());
+    }
+
+    /// A result that is a text, such as a kubeconfig; for programs as one document with that text.
+    pub fn document(&self, text: &str) {
+        match self.settings.json {
+            true => self.data(&serde_json::json!({ "text": text })),
+            false => self.verbatim(text),
+        }
     }
 
     /// What a machine printed, wherever its lines were cut.

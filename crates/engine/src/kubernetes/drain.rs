@@ -25,6 +25,8 @@ const TO_RELEASE: Duration = Duration::from_secs(60);
 const BLOCKED: &str = "drain-blocked";
 /// Says on a node that Talosmith cordoned it, and why.
 pub const CORDONED: &str = "talosmith.dev/cordoned";
+/// Says on a node with which command a person cordoned it, and who.
+pub const CORDONED_WITH: &str = "talosmith.dev/cordoned-with";
 
 /// How to drain a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,24 +136,26 @@ impl Kubernetes {
     }
 
     /// Keeps new pods off a node, or lets them come again, in the name of a person: without our mark, so that nothing but a person
-    /// takes it back. Says whether that changed something for pods.
+    /// takes it back. `with` is the command that cordons it; without one it is uncordoned. Says whether that changed something for pods.
     ///
     /// # Errors
     ///
     /// When there is no such node, or Kubernetes does not answer in time.
-    pub async fn cordon(&self, node: &str, on: bool) -> Result<bool> {
+    pub async fn cordon(&self, node: &str, with: Option<&str>) -> Result<bool> {
+        let on = with.is_some();
         let (cordoned, marked) = self.is_held(node).await?;
         if cordoned == on && !marked {
             return Ok(false);
         }
         let unschedulable = if on { Some(true) } else { None };
-        let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": unschedulable}});
+        let annotations = serde_json::json!({CORDONED: null, CORDONED_WITH: with});
+        let patch = serde_json::json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": unschedulable}});
         self.patch_node(node, if on { "cordon" } else { "uncordon" }, &patch).await?;
         Ok(cordoned != on)
     }
 
     /// Cordons a node in our name. Says whether the cordon is ours: a cordon of others stays theirs.
-    async fn hold(&self, node: &str, why: &str) -> Result<bool> {
+    pub(crate) async fn hold(&self, node: &str, why: &str) -> Result<bool> {
         let (cordoned, marked) = self.is_held(node).await?;
         if cordoned {
             return Ok(marked);

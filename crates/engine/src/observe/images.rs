@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use model::blueprint::{Blueprint, Image, Node};
-use model::observed::{NoImage, Proxmox, StoredImage, Unobserved, UnsizedImage};
+use model::names::NodeName;
+use model::observed::{Api, Machine, NoImage, Proxmox, StoredImage, Unobserved, UnsizedImage};
 use pve::UrlAnswer;
 use talos_client::{Factory, FactoryError};
 
@@ -80,6 +81,33 @@ pub(super) async fn missing(
             }
             Ok(_) => {}
             Err(why) => unobserved.push(Unobserved { what: format!("whether {host} reaches {url}"), why }),
+        }
+    }
+    found
+}
+
+/// What the factory does not have of the images that running nodes should get. Where it does not answer, nothing is known: machines may
+/// reach a mirror that has the image.
+pub(crate) async fn not_installable(
+    systems: &Systems,
+    blueprint: &Blueprint,
+    schematics: &BTreeMap<String, String>,
+    machines: &BTreeMap<NodeName, Machine>,
+) -> Vec<NoImage> {
+    let differs = |node: &&Node| {
+        let (machine, schematic) = (machines.get(&node.name), schematics.get(&node.image));
+        let machine = machine.filter(|machine| machine.api == Api::Configured);
+        machine.is_some_and(|machine| {
+            machine.talos.as_ref().is_some_and(|runs| *runs != node.talos)
+                || machine.schematic.is_some() && machine.schematic.as_ref() != schematic
+        })
+    };
+    let nodes = blueprint.nodes.values().filter(differs);
+    let images: BTreeSet<&Image> = nodes.filter_map(|node| blueprint.images.get(&node.image)).collect();
+    let mut found = vec![];
+    for image in images.into_iter().filter(|image| image.mirror.is_none()) {
+        if let Ok(releases) = releases(systems, &image.factory).await {
+            found.extend(unknown(systems, image, &releases).await);
         }
     }
     found

@@ -472,7 +472,7 @@ async fn occupied(systems: &Systems, blueprint: &Blueprint, seen: &Proxmox) -> B
             Ok(Err(error))
                 if error.kind() == std::io::ErrorKind::ConnectionRefused && !address.is_loopback() =>
             {
-                Some((*address, "a machine is there, and refuses the connection".to_owned()))
+                Some((*address, "a machine has this address, and refuses the connection".to_owned()))
             }
             _ => None,
         }

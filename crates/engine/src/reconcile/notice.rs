@@ -1,6 +1,7 @@
 //! What a front end is told while the loop goes on.
 
 use model::event::Event;
+use model::observed::Vm;
 use model::plan::Plan;
 
 use crate::session::Snapshot;
@@ -18,6 +19,13 @@ pub enum Notice<'a> {
         plan: &'a Plan,
         /// Why it was made.
         why: Why,
+    },
+    /// A task of Proxmox holds a VM of the cluster. The loop waits for it, at most for so many seconds.
+    WaitsForTask {
+        vm: &'a Vm,
+        /// The lock of the task, such as `migrate`.
+        lock: &'a str,
+        seconds: i64,
     },
     /// Another operator held the lease since the cluster was observed. It is observed again.
     OtherOperator,

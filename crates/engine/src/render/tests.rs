@@ -375,7 +375,7 @@ fn what_a_node_would_refuse_has_the_place_of_the_patch() {
         ("patches: [{ apiVersion: v1alpha1, kind: KubeletConfig, image: x }]\n", "it came with v1.14"),
         (
             "patches: [{ machine: { sysctls: { a.b: { $patch: delete } } } }]\n",
-            "is to be deleted, but it is not there",
+            "is to be deleted, but does not exist",
         ),
     ];
     for (more, wanted) in cases {

@@ -121,7 +121,7 @@ fn a_saved_plan_with_repeated_or_unknown_keys_is_refused() {
     };
     let twice = edited("\"steps\": []", "\"steps\": [], \"steps\": []").unwrap_err();
     assert!(
-        matches!(&twice, Unusable::NotAPlan(why) if why.to_string().contains("`steps` is there twice")),
+        matches!(&twice, Unusable::NotAPlan(why) if why.to_string().contains("`steps` occurs twice")),
         "{twice:?}"
     );
     let unknown = edited("\"steps\": []", "\"steps\": [], \"approved\": true").unwrap_err();

@@ -105,7 +105,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                     format!("{} is configured with other keys than those of the secrets bundle: {why}", node.name),
                 )
                 .coded("other-keys")
-                .hint("use the bundle that fits, or wipe the machine with `talosctl reset`; nothing was sent to it"));
+                .hint("use the secrets bundle of this cluster, or wipe the machine with `talosctl reset`; nothing was sent to it"));
             }
             // A worker's port stays closed until a control plane signs its certificate. It has what it needs; what it runs is
             // compared when it joins.

@@ -34,7 +34,7 @@ pub(super) async fn delete(
             None => return Ok(Done { warnings }),
             Some(seen) if seen != volume => {
                 return Err(Error::new(Kind::Refused, format!("{disk} of {node} is not {volume} any more"))
-                    .hint("it changed after it was observed and was left alone; run the command again"));
+                    .hint("it changed after it was observed, and Talosmith did not change it; run the command again"));
             }
             Some(_) => {}
         }

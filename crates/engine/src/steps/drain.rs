@@ -46,7 +46,7 @@ pub(super) async fn run(context: &Context, permit: &Permit, node: &str, progress
         unmanaged: may(DrainDeletes::UnmanagedPods),
         empty_dir: may(DrainDeletes::EmptyDir),
     };
-    let why = format!("{} by {}", permit.request().unit, context.holder.operator.name);
+    let why = cordon_reason(context, permit);
     progress.note("evicting its pods");
     kubernetes.drain(node, &how, &why).await?;
     progress.note("waiting for its volumes to be detached");
@@ -56,6 +56,24 @@ pub(super) async fn run(context: &Context, permit: &Permit, node: &str, progress
         format!("volumes are still attached to {node} {seconds} s after its pods were evicted: {volumes}")
     });
     Ok(Done { warnings: warning.into_iter().collect() })
+}
+
+/// Cordons a dead node before its VM is stopped, so that a run that dies afterwards finds what was done to it. A node that Kubernetes does
+/// not have says nothing.
+pub(super) async fn mark(context: &Context, permit: &Permit, node: &str, progress: &Progress) -> Result<()> {
+    permit::check(permit, node, Effect::Removal)?;
+    let kubernetes = kubernetes(context)?;
+    let say = waiting(context, progress);
+    if kubernetes.persist_and_say(API_TIMEOUT, say, || kubernetes.has_node(node)).await? {
+        let why = cordon_reason(context, permit);
+        kubernetes.persist_and_say(API_TIMEOUT, say, || kubernetes.hold(node, &why)).await?;
+    }
+    Ok(())
+}
+
+/// What a node that Talosmith cordons says: which unit, and who runs it.
+fn cordon_reason(context: &Context, permit: &Permit) -> String {
+    format!("{} by {}", permit.request().unit, context.holder.operator.name)
 }
 
 /// Lets pods come to a node again, where Talosmith cordoned it.
@@ -92,12 +110,19 @@ pub(super) async fn after_failure(context: &Context, permit: &Permit, action: &A
     }
 }
 
-/// Cordons a node in the name of a person.
-pub(super) async fn cordon(context: &Context, node: &str, progress: &Progress) -> Result<Done> {
+/// Cordons a node in the name of a person, who drains it where there is a permit for that.
+pub(super) async fn cordon(
+    context: &Context,
+    permit: Option<&Permit>,
+    node: &str,
+    progress: &Progress,
+) -> Result<Done> {
     let kubernetes = kubernetes(context)?;
     let say = waiting(context, progress);
+    let command = permit.map_or("cordon", |permit| permit.request().unit.kind());
+    let with = format!("{command} by {}", context.holder.operator.name);
     kubernetes
-        .persist_and_say(API_TIMEOUT, say, || kubernetes.cordon(node, true))
+        .persist_and_say(API_TIMEOUT, say, || kubernetes.cordon(node, Some(&with)))
         .await
         .map(|_| Done::default())
 }
@@ -107,7 +132,7 @@ pub(super) async fn release(context: &Context, node: &str, progress: &Progress) 
     let kubernetes = kubernetes(context)?;
     let say = waiting(context, progress);
     kubernetes
-        .persist_and_say(API_TIMEOUT, say, || kubernetes.cordon(node, false))
+        .persist_and_say(API_TIMEOUT, say, || kubernetes.cordon(node, None))
         .await
         .map(|_| Done::default())
 }

@@ -17,7 +17,7 @@ pub(super) async fn run(context: &Context, permit: &Permit, node: &str, progress
     match kubernetes.persist_and_say(API_TIMEOUT, say, || kubernetes.has_node(node)).await? {
         false => Ok(Done::default()),
         true => Err(Error::systems(format!("could not delete the Kubernetes node {node}")).hint(
-            "it is there again, or a finalizer keeps it; `kubectl get node -o yaml` shows which. Then run the command again",
+            "its kubelet registered it again, or a finalizer keeps it; `kubectl get node -o yaml` shows which. Then run the command again",
         )),
     }
 }

@@ -82,8 +82,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         return Err(Error::systems(format!("{} does not become ready: {}", node.name, last.words))
             .coded(last.code)
             .hint(
-                "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
-                 waiting",
+                "correct what the pod says (a registry, a mirror, a version, a value); run the command again to continue waiting",
             ));
     }
     let last = after_all(context, node, &kubernetes, last).await;

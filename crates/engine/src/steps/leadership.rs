@@ -128,7 +128,7 @@ fn leader(view: &ClusterView, node: &str) -> Leader {
 }
 
 fn attempt(node: &Node) -> Error {
-    Error::systems(format!("could not move the leadership of etcd away from {}", node.name))
+    Error::systems(format!("could not move the leadership of etcd from {} to another member", node.name))
 }
 
 #[cfg(test)]

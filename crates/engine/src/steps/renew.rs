@@ -51,7 +51,7 @@ pub(super) async fn run(
     if seen(&config).is_some_and(|seen| Some(seen.as_str()) != volume) {
         let what = format!("{disk} of {} is not what it was when it was observed", node.name);
         return Err(Error::new(Kind::Refused, what)
-            .hint("it was left alone; run the command again to see what is there now"));
+            .hint("Talosmith did not change it; run the command again to see its state now"));
     }
     progress.note("deleting the old system disk");
     change(context, node, place, &mut warnings, |config| {
@@ -90,8 +90,9 @@ async fn change(
         let config = owned::read(context, Act::Change, &node.name, place).await?.now;
         let Some(params) = wanted(&config) else { return Ok(()) };
         if pve.vm_status(&place.host, place.vmid).await.map_err(failed)?.power != PowerState::Stopped {
-            return Err(Error::new(Kind::Refused, format!("{}, {place}, runs again", node.name))
-                .hint("it was started after it was stopped, and was left alone; run the command again"));
+            return Err(Error::new(Kind::Refused, format!("{}, {place}, runs again", node.name)).hint(
+                "it was started after it was stopped, and Talosmith did not change it; run the command again",
+            ));
         }
         match update::send(pve, place, &params, &config.digest).await {
             Ok(finished) => warnings.extend(finished.warnings),

@@ -20,7 +20,9 @@ async fn events(rig: &Rig) -> Vec<(String, String, String)> {
         .filter(|event| event.reporting_component.as_deref() == Some("talosmith"))
         .filter(|event| event.involved_object.name.as_deref() == Some(NODE))
         .collect();
-    ours.sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
+    // Times are full seconds, and names are random: within a second, the order is that of the writes.
+    let written = |event: &Event| -> Option<u64> { event.metadata.resource_version.as_ref()?.parse().ok() };
+    ours.sort_by_key(|event| (event.last_timestamp.as_ref().map(|time| time.0), written(event)));
     let text = |field: Option<String>| field.unwrap_or_default();
     ours.into_iter().map(|event| (text(event.type_), text(event.reason), text(event.message))).collect()
 }

@@ -160,12 +160,15 @@ impl Account<'_> {
         };
         let (waited, ()) = tokio::join!(self.kubernetes.wait_for_ready(&["probe-1"], MINUTE), becomes_ready);
         waited.unwrap();
-        assert!(self.kubernetes.cordon("probe-1", true).await.unwrap());
-        assert!(!self.kubernetes.cordon("probe-1", true).await.unwrap(), "it was already");
+        assert!(self.kubernetes.cordon("probe-1", Some("cordon by test")).await.unwrap());
+        assert!(!self.kubernetes.cordon("probe-1", Some("cordon by test")).await.unwrap(), "it was already");
         assert!(!self.kubernetes.nodes().await.unwrap()["probe-1"].schedulable);
-        assert!(self.kubernetes.cordon("probe-1", false).await.unwrap());
+        assert!(self.kubernetes.cordon("probe-1", None).await.unwrap());
         assert!(self.kubernetes.nodes().await.unwrap()["probe-1"].schedulable);
-        assert!(self.kubernetes.cordon("probe-2", true).await.is_err(), "there is no such node");
+        assert!(
+            self.kubernetes.cordon("probe-2", Some("cordon by test")).await.is_err(),
+            "there is no such node"
+        );
     }
 
     /// A pod on the node, ready as its kubelet would have it.
@@ -213,11 +216,11 @@ impl Account<'_> {
             "node probe-1 could not be drained within 5 s: probe/replica of ReplicaSet probe (The disruption budget budget needs 1 healthy pods and has 1 currently)"
         );
         assert!(self.takes_pods().await, "our cordon was taken back");
-        self.kubernetes.cordon("probe-1", true).await.unwrap();
+        self.kubernetes.cordon("probe-1", Some("cordon by test")).await.unwrap();
         self.kubernetes.drain("probe-1", &how, "test").await.unwrap_err();
         assert!(!self.takes_pods().await, "a person's cordon stays");
         assert!(!self.kubernetes.release("probe-1").await.unwrap(), "it is not ours");
-        self.kubernetes.cordon("probe-1", false).await.unwrap();
+        self.kubernetes.cordon("probe-1", None).await.unwrap();
 
         budgets.delete("budget", &DeleteParams::default()).await.unwrap();
         self.pod("bare", json!([])).await;
@@ -306,6 +309,6 @@ async fn by_reading_6_a_drain_takes_back_only_its_own_cordon() {
     kubernetes.drain(node, &careful, "upgrade").await.unwrap_err();
     assert!(kubernetes.release(node).await.unwrap());
     assert!(kubernetes.nodes().await.unwrap()[node].schedulable);
-    kubernetes.cordon(node, true).await.unwrap();
+    kubernetes.cordon(node, Some("cordon by test")).await.unwrap();
     assert!(!kubernetes.release(node).await.unwrap(), "a person's");
 }

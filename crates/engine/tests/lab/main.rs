@@ -27,6 +27,7 @@ mod kubernetes;
 mod leases;
 mod maintenance;
 mod many;
+mod moments;
 mod observed;
 mod operations;
 mod operators;

@@ -57,7 +57,7 @@ async fn issue_19_who_cordoned_a_node_and_which_budgets_block_is_known() {
     let rig = Rig::healthy().await;
     let before = rig.observe(HOME).await;
     let client = kubernetes(&rig, &before);
-    client.cordon("home-work-1", true).await.unwrap();
+    client.cordon("home-work-1", Some("cordon by test")).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(serde_json::json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "dns"},
         "spec": {"minAvailable": "100%", "selector": {"matchLabels": {"k8s-app": "kube-dns"}}},
@@ -67,7 +67,10 @@ async fn issue_19_who_cordoned_a_node_and_which_budgets_block_is_known() {
     budgets.create(&PostParams::default(), &budget).await.unwrap();
     rig.systems.clock.sleep(Duration::from_secs(10)).await;
     let seen = rig.observe(HOME).await.observed;
-    assert_eq!(seen.kubernetes.nodes["home-work-1"].cordon(), Some(Cordon::Person));
+    assert_eq!(
+        seen.kubernetes.nodes["home-work-1"].cordon(),
+        Some(Cordon::Person { command: Some("cordon by test".to_owned()) })
+    );
     assert_eq!(seen.kubernetes.nodes["home-work-2"].cordon(), None);
     let [blocking] = seen.kubernetes.budgets.as_deref().unwrap() else { panic!("{:?}", seen.kubernetes) };
     assert_eq!((blocking.namespace.as_str(), blocking.name.as_str()), ("kube-system", "dns"));

@@ -492,7 +492,7 @@ fn run_alone(seed: u64) -> Ran {
 
 #[test]
 fn a_few_operations() {
-    in_parallel((1..=8).collect(), |seed| drop(run_alone(*seed)));
+    in_parallel((1..=5).collect(), |seed| drop(run_alone(*seed)));
 }
 
 /// As many as are wanted, or as fit into the time: `conformance/operations/run [SEED [RUNS [MINUTES]]]`.

@@ -27,6 +27,31 @@ async fn a_release_or_an_extension_that_nobody_has_is_told() {
     assert_eq!(told, [wanted]);
 }
 
+/// The factory refuses an image with such an extension, so no node is drained for it.
+#[tokio::test(start_paused = true)]
+async fn leftover_an_extension_that_nobody_has_is_told_before_a_node_is_upgraded() {
+    let rig = Rig::healthy().await;
+    let file = format!("{HOME}image: {{ extensions: [siderolabs/qemu-guest-agent, siderolabs/nonsense] }}\n");
+    let plan = rig.observe(&file).await.plan();
+    assert_eq!((plan.units.len(), plan.refusals.len()), (0, 0), "{:?}", plan.units);
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert!(
+        blocked.what.contains("has no extension siderolabs/nonsense for Talos v1.13.9"),
+        "{}",
+        blocked.what
+    );
+    // The lab itself has no such installer, as the real factory.
+    let mut snapshot = rig.observe(&file).await;
+    std::sync::Arc::make_mut(&mut snapshot.observed).no_installers.clear();
+    let plan = snapshot.plan();
+    assert!(!plan.units.is_empty(), "{:?}", plan.blocked);
+    let before = rig.boots();
+    let ran = Box::pin(rig.carry_out(&snapshot, &plan, "me")).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert!(ran.failures().iter().all(|failure| failure.contains("could not pull")), "{:?}", ran.failures());
+    assert_eq!(rig.boots(), before, "no node was disrupted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
     let rig = Rig::new();

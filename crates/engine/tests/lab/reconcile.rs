@@ -21,6 +21,7 @@ use engine::stores::{BoxFuture, BundleStore, ClusterLock, Stores};
 use jiff::Timestamp;
 use lab::{CallFilter, Injection, When};
 use model::event::{Consent, Event, What};
+use model::observed::Cordon;
 use model::plan::Plan;
 use model::plan::by_hand::{ByHand, Hand};
 use model::spec::Spec;
@@ -520,6 +521,40 @@ async fn nodes_are_rebooted_by_hand_through_the_gate() {
     );
 }
 
+/// A run was killed while Proxmox moves a VM: the next one waits for that task, and goes on.
+#[tokio::test(start_paused = true)]
+async fn leftover_a_run_waits_for_the_task_that_a_killed_one_left() {
+    let rig = Rig::healthy().await;
+    let (controller, eva) = (Controller::of(&rig), operator("eva"));
+    let file = format!("{HOME}nodes: {{ home-work-1: {{ host: pve3 }} }}\n");
+    let session = || Session::new(rig.world_of(&eva), spec(&file), Some(bundle()));
+    let from = rig.host_of(150_021).await;
+    assert_ne!(from, "pve3");
+    let request = pve::Migrate { target: "pve3".to_owned(), online: true, with_local_disks: true };
+    rig.systems.pve.migrate(&from, 150_021, &request).await.unwrap();
+    let locked = session().observe().await.unwrap();
+    let vm = locked.observed.proxmox.marked.iter().find(|vm| vm.vmid == 150_021).unwrap();
+    assert_eq!(vm.lock.as_deref(), Some("migrate"));
+    assert!(!locked.plan().refusals.is_empty(), "a plan alone does not wait");
+    let done = controller.quiet(session(), Intent::Apply, &eva).await.unwrap();
+    assert!(matches!(done.ended, Ended::Converged), "{:?}", done.ended);
+    assert_eq!(rig.host_of(150_021).await, "pve3");
+}
+
+/// One rule for names that do not exist, of nodes and of hosts.
+#[tokio::test(start_paused = true)]
+async fn leftover_an_unknown_host_is_an_unknown_name() {
+    let rig = Rig::healthy().await;
+    let (controller, eva) = (Controller::of(&rig), operator("eva"));
+    for hand in [Hand::DrainHost, Hand::UndrainHost] {
+        let session = Session::new(rig.world_of(&eva), spec(HOME), Some(bundle()));
+        let intent = Intent::ByHand(ByHand::of_host(hand, "pve9"));
+        let wrong = controller.quiet(session, intent, &eva).await.unwrap();
+        let Ended::UnknownName(unknown) = &wrong.ended else { panic!("{:?}", wrong.ended) };
+        assert_eq!((unknown.name.as_str(), unknown.known.join(" ").as_str()), ("pve9", "pve1 pve2 pve3"));
+    }
+}
+
 /// What a person drained stays so whatever `apply` does, until a person takes it back.
 #[tokio::test(start_paused = true)]
 async fn a_cordon_by_hand_is_a_persons() {
@@ -531,6 +566,12 @@ async fn a_cordon_by_hand_is_a_persons() {
         let done = controller.quiet(session(), by_hand(hand, &["home-work-1"]), &eva).await.unwrap();
         assert!(matches!(done.ended, Ended::Converged), "{:?}", done.ended);
         assert!(!schedulable("home-work-1").await);
+        let cordon = rig.observe(HOME).await.observed.kubernetes.nodes["home-work-1"].cordon();
+        let Some(Cordon::Person { command: Some(command) }) = cordon else { panic!("{cordon:?}") };
+        assert_eq!(
+            command, "cordon by eva@test",
+            "leftover: its command is known, and a drain after it keeps it"
+        );
         let applied = controller.quiet(session(), Intent::Apply, &eva).await.unwrap();
         assert!(matches!(applied.ended, Ended::Converged) && applied.runs == 0, "{:?}", applied.ended);
         assert!(!schedulable("home-work-1").await, "{hand}: apply leaves it");

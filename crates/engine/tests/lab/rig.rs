@@ -352,6 +352,11 @@ pub fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// A runtime on one thread, whose clock jumps.
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
 /// Does `work` with each item, on as many threads as the machine has processors. Every failure is told before it panics.
 pub fn in_parallel<T: Send>(items: Vec<T>, work: impl Fn(&T) + Sync) {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

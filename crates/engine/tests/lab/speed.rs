@@ -100,3 +100,21 @@ async fn a_hundred_nodes_on_ten_hosts() {
     assert!(ratio < 1.3, "{took:.0} s for a chain of {chain:.0} s is {ratio:.2}");
     assert!(memory < 120, "{memory} MiB");
 }
+
+/// A plan says about how long it takes. A run of it in the lab takes that long, give or take a third.
+#[tokio::test(start_paused = true)]
+async fn leftover_the_estimate_of_a_plan_is_the_time_that_it_takes() {
+    let rig = Rig::new();
+    let power_cycle = format!("{HOME}defaults: {{ worker: {{ memory: 6G }} }}\n");
+    let upgrade = power_cycle.replace("talos: v1.13.9", "talos: v1.14.1");
+    for (what, file) in [("creation", HOME), ("power cycles", &power_cycle), ("upgrade", &upgrade)] {
+        let snapshot = rig.observe(file).await;
+        let plan = snapshot.plan();
+        let began = rig.systems.clock.now();
+        let ran = Box::pin(rig.carry_out(&snapshot, &plan, "me")).await.unwrap();
+        assert_eq!(ran.outcome, Outcome::Done, "{what}: {:?}", ran.failures());
+        let (took, said) =
+            (rig.systems.clock.now().duration_since(began).as_secs(), i64::from(plan.seconds()));
+        assert!(said * 4 > took * 3 && said * 3 < took * 4, "{what}: said {said} s, took {took} s");
+    }
+}

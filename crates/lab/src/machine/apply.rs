@@ -199,7 +199,7 @@ fn first(
         return Ok(Applied { mode: Mode::Reboot, details });
     }
     if dry_run {
-        return Ok(dry(mode, &difference("", &content)));
+        return Ok(dry(mode, &difference("", &content, machine.profile().minor)));
     }
     let Phase::Maintenance(maintenance) = &mut machine.phase else { return Err(gone()) };
     if maintenance.accepted.is_some() {
@@ -270,7 +270,7 @@ fn again(
         .into_iter()
         .map(|d| d.value)
         .collect();
-    let diff = if old == *values { String::new() } else { difference(&node.config, &content) };
+    let diff = if old == *values { String::new() } else { difference(&node.config, &content, profile.minor) };
     // Since 1.14 nothing restarts by itself.
     let why = (profile.minor <= 13 && !is_immediate(&old, values))
         .then(|| format!("this config change can't be applied in immediate mode\ndiff:\n{diff}"));

@@ -1,17 +1,16 @@
 //! How a machine shows the difference between two configurations.
 //!
-//! It writes both again in one order before it compares, so the order of keys, comments and quotes make no difference. The
-//! order here is that of the configuration that it has.
+//! It writes both again in the order of its own types before it compares, so the order of keys, comments and quotes make no difference.
 
-use talos::config::{Documents, Map, Value};
+use talos::config::{Documents, Map};
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
 /// Of longer texts, after what is the same at both ends, everything counts as changed.
 const LONGEST: usize = 4_000_000;
 
-/// The difference between the configuration that a machine has and another; nothing where there is none.
-pub(super) fn difference(old: &str, new: &str) -> String {
+/// The difference between the configuration that a machine of a minor release has and another; nothing where there is none.
+pub(super) fn difference(old: &str, new: &str, minor: u32) -> String {
     let (Ok(before), Ok(after)) = (Documents::parse(old), Documents::parse(new)) else {
         return unified(old, new);
     };
@@ -21,42 +20,13 @@ pub(super) fn difference(old: &str, new: &str) -> String {
     };
     let mut ordered: Vec<Map> = vec![];
     for document in before.iter() {
-        let other = after.iter().find(|other| identity(other) == identity(document));
-        ordered.extend(other.map(|other| in_order(document, other)));
+        ordered.extend(after.iter().find(|other| identity(other) == identity(document)).cloned());
     }
     let added = after.iter().filter(|new| !before.iter().any(|old| identity(old) == identity(new)));
     ordered.extend(added.cloned());
     let mut after = Documents::default();
     ordered.into_iter().for_each(|document| after.push(document));
-    unified(&before.to_yaml(), &after.to_yaml())
-}
-
-/// `new` with the keys that `old` has in the order of `old`, and the others after them.
-fn in_order(old: &Map, new: &Map) -> Map {
-    let mut ordered = Map::new();
-    for (key, before) in old.iter() {
-        if let Some(value) = new.get(key) {
-            ordered.insert(key, value_in_order(before, value));
-        }
-    }
-    for (key, value) in new.iter().filter(|(key, _)| old.get(key).is_none()) {
-        ordered.insert(key, value.clone());
-    }
-    ordered
-}
-
-fn value_in_order(old: &Value, new: &Value) -> Value {
-    match (old, new) {
-        (Value::Map(old), Value::Map(new)) => Value::Map(in_order(old, new)),
-        (Value::List(old), Value::List(new)) => {
-            let item = |(number, value): (usize, &Value)| match old.get(number) {
-                Some(before) => value_in_order(before, value),
-                None => value.clone(),
-            };
-            Value::List(new.iter().enumerate().map(item).collect())
-        }
-        _ => new.clone(),
-    }
+    unified(&before.in_release_order(minor).to_yaml(), &after.in_release_order(minor).to_yaml())
 }
 
 /// One line of a difference.
@@ -184,12 +154,22 @@ mod tests {
     fn the_order_of_keys_and_the_look_of_values_are_no_difference() {
         let old = "version: v1alpha1\nmachine:\n    type: worker\n    token: a\ncluster: {}\n---\napiVersion: v1alpha1\nkind: HostnameConfig\nhostname: x\n";
         let same = "kind: HostnameConfig\napiVersion: v1alpha1\nhostname: \"x\"\n---\ncluster: {}\n# by hand\nmachine: {token: 'a', type: worker}\nversion: v1alpha1\n";
-        assert_eq!(difference(old, same), "");
+        assert_eq!(difference(old, same, 13), "");
         let other = same.replace("'a'", "b");
         assert_eq!(
-            difference(old, &other),
+            difference(old, &other, 13),
             "--- a\n+++ b\n@@ -1,7 +1,7 @@\n version: v1alpha1\n machine:\n     type: worker\n-    token: a\n+    token: b\n cluster: {}\n ---\n apiVersion: v1alpha1\n"
         );
-        assert!(difference("", "a: 1\n").ends_with("@@ -0,0 +1 @@\n+a: 1\n"));
+        assert!(difference("", "a: 1\n", 13).ends_with("@@ -0,0 +1 @@\n+a: 1\n"));
+    }
+
+    /// As row 507 of the recordings: keys in the order of Talos, and the mode of a file in octal.
+    #[test]
+    fn leftover_new_keys_stand_where_talos_writes_them() {
+        let old = "version: v1alpha1\nmachine:\n    type: worker\n    install: {wipe: false}\n    features: {diskQuotaSupport: true}\n";
+        let new = format!("{old}    files: [{{op: create, path: /var/x, permissions: 420, content: hi}}]\n");
+        let wanted = "\n         wipe: false\n+    files:\n+        - content: hi\n+          permissions: 0o644\n+          path: /var/x\n+          op: create\n     features:\n";
+        let told = difference(old, &new, 13);
+        assert!(told.contains(wanted), "{told}");
     }
 }

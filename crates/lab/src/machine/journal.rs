@@ -180,11 +180,11 @@ impl Machine {
                 }
                 match now.healthy {
                     Some(true) if healthy != Some(true) || was != "Running" => {
-                        let at = now.first_check();
+                        let at = now.first_check().max(now.checked);
                         self.service(at, id, "Running", "Health check successful".to_owned(), Some(true));
                     }
                     Some(false) if healthy != Some(false) => {
-                        self.service(at, id, "Running", now.message.clone(), Some(false));
+                        self.service(now.checked, id, "Running", now.message.clone(), Some(false));
                     }
                     _ => {}
                 }

@@ -55,6 +55,9 @@ pub struct Machine {
     /// By how many seconds the clock of the host that started it was ahead.
     #[serde(default)]
     pub clock_error: i64,
+    /// Whether the host that started it is slow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slow: bool,
     /// What it prints.
     #[serde(default, skip_serializing_if = "Console::is_empty")]
     pub(super) console: Console,
@@ -314,6 +317,7 @@ impl Machine {
             calls: Calls::default(),
             unplugged: false,
             clock_error: 0,
+            slow: false,
             console: Console::default(),
         }
     }
@@ -541,6 +545,12 @@ impl Machine {
 
     /// Every moment at which something may happen by itself.
     pub(super) fn moments(&self) -> Vec<Timestamp> {
+        let mut all = self.slow_moments();
+        all.extend(self.phase_moments());
+        all
+    }
+
+    fn phase_moments(&self) -> Vec<Timestamp> {
         match &self.phase {
             Phase::Off | Phase::Blank => vec![],
             Phase::Booting { network, until, .. } => vec![*network, *until],

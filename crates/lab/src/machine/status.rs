@@ -17,6 +17,8 @@ pub(crate) struct Service {
     pub(crate) healthy: Option<bool>,
     /// Since when it is in that state.
     pub(crate) since: Timestamp,
+    /// When a check last changed what is known of its health.
+    pub(crate) checked: Timestamp,
     pub(crate) message: String,
 }
 
@@ -149,7 +151,8 @@ impl Machines {
             _ => return vec![],
         }
         services.sort_by(|a, b| a.id.cmp(&b.id));
-        services.into_iter().map(|service| service.known_at(self.now)).collect()
+        let checked = |service: Service| if machine.slow { service.on_slow_host(self.now) } else { service };
+        services.into_iter().map(|service| checked(service).known_at(self.now)).collect()
     }
 
     fn node_services(&self, node: &Node) -> Vec<Service> {
@@ -228,7 +231,7 @@ fn restarts_forever(id: &str, since: Timestamp, exit_code: u32) -> Service {
 }
 
 fn state(id: &str, state: &'static str, since: Timestamp, message: &str) -> Service {
-    Service { id: id.to_owned(), state, healthy: None, since, message: message.to_owned() }
+    Service { id: id.to_owned(), state, healthy: None, since, checked: since, message: message.to_owned() }
 }
 
 impl Machine {

@@ -325,11 +325,13 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
 fn switch_on(world: &mut World, node: &str, vmid: u32) {
     let now = world.now;
     let host = world.hypervisor.hosts.get_mut(node);
+    let slow = host.as_ref().is_some_and(|host| !host.slow.is_zero());
     let (pid, ahead) = host.map_or((1, 0), |host| (host.next_pid(&mut world.rng), host.clock_error));
     if let Some(vm) = world.hypervisor.vms.get_mut(&vmid) {
         vm.running = Some(Running { since: now, pid });
         world.machines.power_on(vmid, vm.boot(&world.hypervisor.storages), now);
         world.machines.set_clock(vmid, ahead);
+        world.machines.set_slow(vmid, slow);
     }
 }
 

@@ -126,8 +126,10 @@ impl Caller {
             let minor = installer.talos.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok())?;
             // Releases before 1.14 have a plain installer too.
             let plain = installer.schematic.is_empty() && minor <= 13;
-            let known = world.factory.has_version(&installer.talos)
-                && (plain || world.factory.has_schematic(&installer.schematic));
+            // What the factory cannot build an image of, it has no installer of either.
+            let file = format!("/image/{}/{}/installer-{arch}.tar", installer.schematic, installer.talos);
+            let known =
+                world.factory.has_version(&installer.talos) && (plain || world.factory.asset(&file).is_ok());
             known.then(|| BootImage {
                 talos: installer.talos.clone(),
                 schematic: installer.schematic.clone(),

@@ -68,6 +68,8 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         ("defaultNamespace", "3", "string"),
         ("aliases", "4", "[]string"),
         ("allAliases", "5", "[]string"),
+        // Only in the YAML form, as the recorded lengths of the other one show.
+        ("skipAutomaticAliases", "", "bool"),
         ("printColumns", "6", "[]PrintColumn"),
         ("sensitivity", "7", "Sensitivity"),
     ];
@@ -159,6 +161,9 @@ fn describe(kind: &str, definition: &Definition) -> Value {
         "allAliases": all,
         "printColumns": columns,
     });
+    if definition.plain {
+        value["skipAutomaticAliases"] = true.into();
+    }
     if definition.sensitive {
         value["sensitivity"] = "sensitive".into();
     }

@@ -88,7 +88,7 @@ impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EarlierFailure(unit) => {
-                write!(f, "{unit} failed in this run, and nothing else is disrupted until that is understood")
+                write!(f, "{unit} failed in this run, and Talosmith disrupts nothing else in this run")
             }
             Self::OutsideWindow { window, opens: Some(opens) } => {
                 write!(f, "the maintenance window ({window}) is closed; it opens at {opens}")
@@ -129,23 +129,27 @@ impl fmt::Display for Blocker {
                 f,
                 "only {healthy} of {voters} voting members of etcd would be healthy, and {need} must be"
             ),
-            Self::Outage { voters: 1 } => {
-                f.write_str("it is the only member of etcd, so the Kubernetes API is away while it is")
-            }
+            Self::Outage { voters: 1 } => f.write_str(
+                "it is the only member of etcd, so the Kubernetes API is unavailable while it is down",
+            ),
             Self::Outage { voters } => write!(
                 f,
-                "etcd has {voters} voting members and needs all of them, so the Kubernetes API is away while it is"
+                "etcd has {voters} voting members and needs all of them, so the Kubernetes API is unavailable while it is down"
             ),
-            Self::NoControlPlane => {
-                f.write_str("no other control plane node is ready, so the Kubernetes API is away while it is")
-            }
+            Self::NoControlPlane => f.write_str(
+                "no other control plane node is ready, so the Kubernetes API is unavailable while it is down",
+            ),
             Self::NoKubernetes => {
                 f.write_str("Kubernetes does not answer, so it is not known which nodes are ready")
             }
             Self::Budget { away, budget } => {
                 let noun = if *budget == 1 { "worker" } else { "workers" };
                 let verb = if away.len() == 1 { "is" } else { "are" };
-                write!(f, "{budget} {noun} may be away at once, and {} {verb} already", away.join(", "))
+                write!(
+                    f,
+                    "{budget} {noun} may be unavailable at once, and {} {verb} already",
+                    away.join(", ")
+                )
             }
         }
     }
@@ -168,7 +172,7 @@ impl Blocker {
                 "run the command again when the window is open, or with `--now` to start outside of it"
             }
             Self::HostMaintenance { .. } => {
-                "run the command again when the maintenance of the host has ended; `talosmith host drain` moves the nodes away that high \
+                "run the command again when the maintenance of the host has ended; `talosmith host drain` migrates the nodes that high \
                  availability does not"
             }
             Self::GateMissing(_) => "install it, or take its name out of `changes.gates` in the file",

@@ -67,6 +67,9 @@ pub struct KubernetesNode {
     /// Why Talosmith cordoned it, where it did: the annotation that it leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned: Option<String>,
+    /// The command with which a person cordoned it, where it was one of Talosmith: the annotation that it leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned_with: Option<String>,
     /// The first address that its kubelet reported (`InternalIP`). A DHCP server may change it, so a saved plan does not hold it.
     #[serde(skip)]
     pub address: Option<Ipv4Addr>,
@@ -99,8 +102,12 @@ pub enum Cordon {
         /// Why, as its annotation says.
         reason: String,
     },
-    /// A person or another program. Talosmith leaves it cordoned.
-    Person,
+    /// A person or another program. Talosmith does not uncordon it.
+    Person {
+        /// The command of Talosmith and who ran it, where it was one: `drain by eva@laptop`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<String>,
+    },
 }
 
 impl KubernetesNode {
@@ -110,7 +117,7 @@ impl KubernetesNode {
         match &self.cordoned {
             _ if self.schedulable => None,
             Some(reason) => Some(Cordon::Talosmith { reason: reason.clone() }),
-            None => Some(Cordon::Person),
+            None => Some(Cordon::Person { command: self.cordoned_with.clone() }),
         }
     }
 
@@ -170,7 +177,7 @@ mod tests {
         };
         assert_eq!(node(true, None), None);
         assert_eq!(node(true, Some("reboot")), None, "a leftover");
-        assert_eq!(node(false, None), Some(Cordon::Person));
+        assert_eq!(node(false, None), Some(Cordon::Person { command: None }));
         assert_eq!(node(false, Some("reboot")), Some(Cordon::Talosmith { reason: "reboot".into() }));
     }
 

@@ -33,37 +33,47 @@ use crate::step::{Action, Disruption, Step, StepId};
 use crate::unit::Unit;
 use crate::vm;
 
-/// Seconds that things usually take, for the estimate.
+/// Seconds that things usually take, for the estimate: what the steps took in the lab, whose durations are those of real systems, rounded
+/// up. A test compares the estimates of whole plans with runs of them.
 pub(super) mod usual {
     pub const REGISTER: u32 = 2;
-    pub const DOWNLOAD: u32 = 30;
-    pub const RECORD: u32 = 3;
+    /// An image that the factory has to build first.
+    pub const DOWNLOAD: u32 = 40;
+    /// An installer image, by a machine.
+    pub const PULL: u32 = 10;
+    pub const RECORD: u32 = 2;
     /// A record whose lease was lost: Talosmith waits for its holder.
     pub const LOST_RECORD: u32 = RECORD + crate::lease::SUCCESSOR_WAITS.as_secs() as u32;
-    pub const CREATE: u32 = 15;
+    pub const CREATE: u32 = 10;
     pub const GROW: u32 = 3;
     pub const START: u32 = 4;
-    pub const CONFIGURE: u32 = 35;
-    pub const BOOTSTRAP: u32 = 10;
+    pub const CONFIGURE: u32 = 30;
+    pub const BOOTSTRAP: u32 = 11;
+    /// The slowest of the control plane nodes that join one after another.
     pub const JOIN: u32 = 60;
     pub const CREDENTIALS: u32 = 3;
-    pub const HEALTH: u32 = 10;
-    pub const SNAPSHOT: u32 = 5;
-    pub const DRAIN: u32 = 60;
-    pub const LEADERSHIP: u32 = 3;
+    pub const HEALTH: u32 = 3;
+    pub const SNAPSHOT: u32 = 3;
+    /// Pods that stop when they are asked to. One that does not has half a minute by default.
+    pub const DRAIN: u32 = 10;
+    pub const LEADERSHIP: u32 = 2;
+    /// A machine config that waits for the next boot.
+    pub const STAGE: u32 = 1;
     pub const SERVICES: u32 = 15;
-    /// A reboot, or a stop and start.
-    pub const RESTART: u32 = 90;
+    /// A reboot, until the machine answers again.
+    pub const RESTART: u32 = 50;
+    /// A shutdown and a start.
+    pub const POWER_CYCLE: u32 = 60;
     /// Beside the soak time.
-    pub const VERIFY: u32 = 30;
+    pub const VERIFY: u32 = 12;
     /// The installer alone, where its image was pulled before.
-    pub const INSTALL: u32 = 30;
-    pub const UNCORDON: u32 = 2;
-    pub const LEAVE: u32 = 10;
-    pub const STOP: u32 = 10;
+    pub const INSTALL: u32 = 12;
+    pub const UNCORDON: u32 = 1;
+    pub const LEAVE: u32 = 8;
+    pub const STOP: u32 = 3;
     pub const DELETE: u32 = 5;
-    /// A VM that moves, with some of its disks.
-    pub const MIGRATE: u32 = 60;
+    /// A VM that moves while it runs, with some of its disks. With large disks it takes much longer.
+    pub const MIGRATE: u32 = 15;
 }
 
 /// Why a record that was lost takes long.
@@ -292,7 +302,7 @@ impl<'a> Builder<'a> {
             self.observed.proxmox.unread.get(&node.vmid).filter(|_| vm.is_none() && !node.external)
         {
             let text = format!(
-                "whether VM {} on {host} is {} could not be read; it is left alone",
+                "whether VM {} on {host} is {} could not be read; Talosmith does not change it",
                 node.vmid, node.name
             );
             self.unknown.push(Note { text });
@@ -301,7 +311,7 @@ impl<'a> Builder<'a> {
         if self.must_wait_for_etcd(node, vm.is_some())
             || self.must_wait_for_host(node, vm.as_ref())
             || self.has_another_role(node)
-            || self.is_half_replaced(node)
+            || self.is_half_replaced(node, vm.as_ref())
         {
             return;
         }
@@ -354,7 +364,9 @@ impl<'a> Builder<'a> {
                 }
                 None => format!("it did not answer ({why}); apply waits for it"),
             },
-            (Some(vm), None) if !vm.running => "it is off; what it has is seen once it runs".to_owned(),
+            (Some(vm), None) if !vm.running => {
+                "it is off; Talosmith compares it with the file once it runs".to_owned()
+            }
             (_, None) => "it has not been configured yet, as far as can be seen".to_owned(),
         };
         let unresponsive = matches!(machine.map(|m| &m.api), Some(Api::Unresponsive { .. }));
@@ -419,7 +431,7 @@ impl<'a> Builder<'a> {
                     node.name, vm.vmid, vm.host
                 ),
                 hint: format!(
-                    "wait for the task that holds it; if it died, run `qm unlock {}` on {} as root",
+                    "`talosmith apply` waits up to 10 minutes for the task that holds it; if that died, run `qm unlock {}` on {} as root",
                     vm.vmid, vm.host
                 ),
             });
@@ -590,7 +602,9 @@ impl<'a> Builder<'a> {
                 format!("its stage is {stage}{unmet}")
             }
             (Voting, _) => "it is not a voting member of etcd".to_owned(),
-            (_, State::Unknown) => "Kubernetes did not answer, so its place there is not known".to_owned(),
+            (_, State::Unknown) => {
+                "Kubernetes did not answer, so it is not known whether the node is registered".to_owned()
+            }
             (Registered, _) => "Kubernetes has no such node".to_owned(),
             (_, _) => "Kubernetes says that it is not ready".to_owned(),
         })
@@ -670,7 +684,7 @@ fn other_keys(node: &Node, why: &str) -> Refusal {
         why: format!(
             "{name} at {address} is configured with other keys than those of the secrets bundle: {why}"
         ),
-        hint: "use the bundle that fits, for example after its certificate authority was rotated elsewhere; if the machine belongs \
+        hint: "use the secrets bundle of this cluster, for example after its certificate authority was rotated elsewhere; if the machine belongs \
                  to another cluster, give the node another address; if it is of no use any more, wipe it with `talosctl reset`"
             .to_owned(),
     }

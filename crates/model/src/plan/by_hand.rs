@@ -111,7 +111,7 @@ impl fmt::Display for Hand {
 }
 
 /// Why every step of it is there.
-pub(super) const ASKED: &str = "asked for by hand";
+pub(super) const ASKED: &str = "requested with this command";
 
 /// What does what was asked for.
 #[must_use]

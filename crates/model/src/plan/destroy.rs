@@ -55,7 +55,7 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     notes.extend(ownership::copied_templates(blueprint, observed));
     for node in blueprint.in_order().into_iter().filter(|node| node.external) {
         let text = format!(
-            "{} is not ours to remove; reset it with `talosctl reset` to use it for something else",
+            "{} was not created by Talosmith; reset it with `talosctl reset` to use it for something else",
             node.name
         );
         notes.push(Note { text });

@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
                     "{name} must prove itself through its console, and its VM {} runs without the serial port `serial0`",
                     vm.vmid
                 ),
-                hint: format!("{add}stop and start the VM in Proxmox: a serial port is there from the next start on"),
+                hint: format!("{add}stop and start the VM in Proxmox: it has the serial port from its next start on"),
             });
         }
         if !found.doubted.is_empty() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::bring_up::Builder;
 use super::by_hand::ByHand;
 use super::units::Move;
-use crate::blueprint::{Blueprint, InventoryHost, Node, Role};
+use crate::blueprint::{Blueprint, Inventory, InventoryHost, Node, Role};
 use crate::names::VmRef;
 use crate::observed::{Api, Migration, Observed, Proxmox, Vm};
 use crate::ownership;
@@ -182,20 +182,7 @@ impl Builder<'_> {
     /// How a VM moves to a host, if it can.
     pub(super) fn how_to_move(&self, node: &Node, vm: &Vm, to: &str) -> Result<Move, Stays> {
         let proxmox = &self.observed.proxmox;
-        let again = "run the command again once that is so";
-        let Some(host) = proxmox.inventory.hosts.get(to) else {
-            return Err(Stays::new(format!("Proxmox has no host {to}"), "name another host in the file"));
-        };
-        match (host.online, host.maintenance) {
-            (false, _) => {
-                return Err(Stays::new(
-                    format!("{to} is offline"),
-                    "bring the host back, or name another one in the file",
-                ));
-            }
-            (true, true) => return Err(Stays::new(format!("{to} is in maintenance"), again)),
-            (true, false) => {}
-        }
+        let host = usable(&proxmox.inventory, to)?;
         if let Some(lock) = &vm.lock {
             return Err(Stays::new(
                 format!("Proxmox holds the lock `{lock}` on it"),
@@ -240,33 +227,60 @@ impl Builder<'_> {
             let hint = format!("give {to} a datastore called {store}; or {}", replace(&node.name));
             return Err(Stays::new(format!("{to} has no datastore {store}"), hint));
         }
-        let memory =
-            vm.config.get("memory").and_then(|mib| mib.parse::<u64>().ok()).unwrap_or(node.memory_mib);
-        let free = host.memory_mib.saturating_sub(host.memory_used_mib);
-        if host.memory_mib > 0 && free < memory {
-            let why = format!("{to} has {free} MiB of free memory, and it has {memory} MiB");
-            return Err(Stays::new(why, "make room on the host, or name another one in the file"));
-        }
-        let disks = match local_disks.len() {
-            0 => String::new(),
-            1 => ", with 1 disk that hosts do not share".to_owned(),
-            many => format!(", with {many} disks that hosts do not share"),
-        };
-        let reason = match mapped.is_empty() {
-            // A guest that sees its host's own processor may not survive another one.
-            true if vm.config.get("cpu").is_some_and(|cpu| cpu.split(',').next() == Some("host")) => {
-                format!(
-                    "it moves while it runs{disks}; its CPU type is `host`, so both hosts must have the same processor"
-                )
-            }
-            true => format!("it moves while it runs{disks}"),
-            false => format!(
-                "it is shut down to move, because it uses mapped devices ({}){disks}",
-                mapped.join(", ")
-            ),
-        };
+        has_room(host, to, node, vm)?;
+        let reason = how(vm, local_disks.len(), mapped);
         let local = !local_disks.is_empty();
         Ok(Move { from: vm.at(), to: to.to_owned(), online: mapped.is_empty(), local_disks: local, reason })
+    }
+}
+
+/// A host that a VM can move to now.
+fn usable<'i>(inventory: &'i Inventory, to: &str) -> Result<&'i InventoryHost, Stays> {
+    let Some(host) = inventory.hosts.get(to) else {
+        return Err(Stays::new(format!("Proxmox has no host {to}"), "name another host in the file"));
+    };
+    match (host.online, host.maintenance) {
+        (false, _) => {
+            let hint = "bring the host back, or name another one in the file";
+            Err(Stays::new(format!("{to} is offline"), hint))
+        }
+        (true, true) => {
+            let hint = "run the command again when its maintenance has ended";
+            Err(Stays::new(format!("{to} is in maintenance"), hint))
+        }
+        (true, false) => Ok(host),
+    }
+}
+
+/// Whether a host has enough memory for a VM.
+fn has_room(host: &InventoryHost, to: &str, node: &Node, vm: &Vm) -> Result<(), Stays> {
+    let memory = vm.config.get("memory").and_then(|mib| mib.parse::<u64>().ok()).unwrap_or(node.memory_mib);
+    let free = host.memory_mib.saturating_sub(host.memory_used_mib);
+    if host.memory_mib > 0 && free < memory {
+        let why = format!("{to} has {free} MiB of free memory, and it has {memory} MiB");
+        return Err(Stays::new(why, "make room on the host, or name another one in the file"));
+    }
+    Ok(())
+}
+
+/// How a VM moves, in words.
+fn how(vm: &Vm, local_disks: usize, mapped: &[String]) -> String {
+    let disks = match local_disks {
+        0 => String::new(),
+        1 => ", with 1 disk that hosts do not share".to_owned(),
+        many => format!(", with {many} disks that hosts do not share"),
+    };
+    match mapped.is_empty() {
+        // A guest that sees its host's own processor may not survive another one.
+        true if vm.config.get("cpu").is_some_and(|cpu| cpu.split(',').next() == Some("host")) => {
+            format!(
+                "it moves while it runs{disks}; its CPU type is `host`, so both hosts must have the same processor"
+            )
+        }
+        true => format!("it moves while it runs{disks}"),
+        false => {
+            format!("it is shut down to move, because it uses mapped devices ({}){disks}", mapped.join(", "))
+        }
     }
 }
 

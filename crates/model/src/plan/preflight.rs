@@ -59,37 +59,42 @@ pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
 /// Images that cannot be had.
 pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
     let refusal = |missing: &NoImage| {
-        let (why, hint) = match missing {
-            NoImage::FactorySilent { factory, why } => (
-                format!("the Image Factory {factory} does not answer here: {why}"),
-                "check this machine's way to it, or name another one with `image.factory`, or a mirror with `image.mirror`".to_owned(),
-            ),
-            NoImage::UnknownRelease { factory, talos } => (
-                format!("the Image Factory {factory} has no images of Talos {talos}"),
-                "check `versions.talos` in the file".to_owned(),
-            ),
-            NoImage::UnknownExtension { factory, talos, extension } => (
-                format!("the Image Factory {factory} has no extension {extension} for Talos {talos}"),
-                "check `image.extensions` in the file; the factory's page lists what there is".to_owned(),
-            ),
-            NoImage::HostCannotReach { host, url, why } => (
-                format!("{host} cannot download from {url}: {why}"),
-                format!("check names, routes and the proxy of {host}, or name a mirror that it reaches with `image.mirror`"),
-            ),
-            NoImage::AnotherFile { host, datastore, file, bytes, expected } => (
-                format!(
-                    "{file} in {datastore} on {host} has {bytes} bytes, and the image has {expected}: it is another file, or not all of it"
-                ),
-                format!("delete it in Proxmox ({datastore} on {host}, Import), so that the image is downloaded again"),
-            ),
-            NoImage::NotInMirror { host, url } => (
-                format!("the Image Factory does not answer here, and {host} does not find {url} in the mirror"),
-                "put the image there, or let this machine reach the factory once, so that it knows the schematic".to_owned(),
-            ),
-        };
+        let (why, hint) = no_image(missing);
         Refusal { code: RefusalCode::Image, why, hint }
     };
     observed.proxmox.no_images.iter().map(refusal).collect()
+}
+
+/// Why an image cannot be had, and what helps.
+pub(super) fn no_image(missing: &NoImage) -> (String, String) {
+    match missing {
+        NoImage::FactorySilent { factory, why } => (
+            format!("the Image Factory {factory} does not answer here: {why}"),
+            "check the network path from here to it, or name another one with `image.factory`, or a mirror with `image.mirror`".to_owned(),
+        ),
+        NoImage::UnknownRelease { factory, talos } => (
+            format!("the Image Factory {factory} has no images of Talos {talos}"),
+            "check `versions.talos` in the file".to_owned(),
+        ),
+        NoImage::UnknownExtension { factory, talos, extension } => (
+            format!("the Image Factory {factory} has no extension {extension} for Talos {talos}"),
+            "check `image.extensions` in the file; the factory's page lists what there is".to_owned(),
+        ),
+        NoImage::HostCannotReach { host, url, why } => (
+            format!("{host} cannot download from {url}: {why}"),
+            format!("check names, routes and the proxy of {host}, or name a mirror that it reaches with `image.mirror`"),
+        ),
+        NoImage::AnotherFile { host, datastore, file, bytes, expected } => (
+            format!(
+                "{file} in {datastore} on {host} has {bytes} bytes, and the image has {expected}: it is another file, or not all of it"
+            ),
+            format!("delete it in Proxmox ({datastore} on {host}, Import), so that the image is downloaded again"),
+        ),
+        NoImage::NotInMirror { host, url } => (
+            format!("the Image Factory does not answer here, and {host} does not find {url} in the mirror"),
+            "put the image there, or let this machine reach the factory once, so that it knows the schematic".to_owned(),
+        ),
+    }
 }
 
 /// Files that are taken for an image by their name alone.

@@ -324,7 +324,7 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
         let reason = match observed.proxmox.inventory.hosts.get(host) {
             None => "Proxmox does not know it",
             Some(h) if !h.online => "it is offline",
-            Some(h) if h.maintenance => "it is in maintenance mode, and Proxmox moves VMs away from it",
+            Some(h) if h.maintenance => "it is in maintenance mode, and Proxmox migrates VMs to other hosts",
             Some(h) => {
                 refusals.extend(missing_bridges(node, host, &h.bridges));
                 continue;

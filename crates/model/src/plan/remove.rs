@@ -48,10 +48,11 @@ impl Removal {
         self.state != State::Alive
     }
 
-    /// What is done, one after another; `listed` where etcd has it as a member.
-    pub(super) fn acts(&self, listed: bool) -> Vec<DraftStep> {
+    /// What is done, one after another; `listed` where etcd has it as a member, and then how etcd stands without it, in words.
+    pub(super) fn acts(&self, listed: bool, tolerance: Option<String>) -> Vec<DraftStep> {
         let node = || self.node.clone();
         let reason = "the file does not have it any more";
+        let of_etcd = tolerance.map_or(reason.to_owned(), |tolerance| format!("{reason}; {tolerance}"));
         let of_pods = match &self.pods {
             Some(pods) => format!("{reason}; deleted for good: {pods}"),
             None => reason.to_owned(),
@@ -61,7 +62,7 @@ impl Removal {
         if drains {
             acts.push(DraftStep::new(Action::DrainNode { node: node() }, of_pods.as_str(), usual::DRAIN));
         }
-        let leave = DraftStep::new(Action::LeaveEtcd { node: node() }, reason, usual::LEAVE);
+        let leave = DraftStep::new(Action::LeaveEtcd { node: node() }, of_etcd, usual::LEAVE);
         let stop = self.vm.clone().filter(|_| self.state != State::Off).map(|vm| {
             let if_unresponsive = self.state == State::Dead;
             let stop = Action::StopVm { node: node(), vm, if_unresponsive };
@@ -139,7 +140,7 @@ impl Builder<'_> {
     /// The removal of a VM of ours with its node, if enough is known for it; else why not, and what helps.
     fn removal(&self, vm: &Vm, removed: Option<&Removed>) -> Result<Removal, (String, String)> {
         let node = &vm.mark.node;
-        let again = "run the command again once that is so; nothing of it was changed";
+        let again = "run the command again then; nothing was changed";
         let reason = |why: &str, hint: &str| (why.to_owned(), hint.to_owned());
         if removed.is_none() {
             return Err(reason("what it is in the cluster could not be observed", again));
@@ -152,8 +153,7 @@ impl Builder<'_> {
             return Err((format!("Proxmox holds the lock `{lock}` on it"), hint));
         }
         if vm.config.get("protection").is_some_and(|flag| flag == "1") {
-            let hint =
-                format!("switch its protection off: `qm set {} --protection 0` on {}", vm.vmid, vm.host);
+            let hint = format!("disable its protection: `qm set {} --protection 0` on {}", vm.vmid, vm.host);
             return Err((String::from("it is protected in Proxmox"), hint));
         }
         if !self.observed.kubernetes.answered {
@@ -170,7 +170,8 @@ impl Builder<'_> {
                     let why = format!("it does not answer, and {doubt}");
                     return Err((
                         why,
-                        "check the way from here to its machine, then run the command again".to_owned(),
+                        "check the network path from here to its machine, then run the command again"
+                            .to_owned(),
                     ));
                 }
             },
@@ -258,7 +259,11 @@ impl Builder<'_> {
     fn lost_with(&self, node: &str, removed: Option<&Removed>) -> String {
         let votes = removed.is_some_and(|removed| removed.role == Role::ControlPlane)
             || quorum::is_member(node, &quorum::views(&self.observed.machines));
-        let member = votes.then(|| "its membership in etcd".to_owned());
+        let stay = self.blueprint.control_planes().count();
+        let member = votes.then(|| match quorum::tolerance(stay, stay) {
+            Some(then) if stay < 3 => format!("its membership in etcd (with the nodes of the file, {then})"),
+            _ => "its membership in etcd".to_owned(),
+        });
         let lost: Vec<String> =
             [Some(disks_of(removed)), member, pods_of(removed)].into_iter().flatten().collect();
         match lost.as_slice() {

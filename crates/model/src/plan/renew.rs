@@ -20,7 +20,7 @@ use crate::names::VmRef;
 use crate::observed::{Api, Vm};
 use crate::ownership::{self, Act, Evidence};
 use crate::quorum;
-use crate::step::{Action, Disruption, StepId};
+use crate::step::{Action, Disruption, Step, StepId};
 use crate::unit;
 use crate::vm::{self, Holds, words};
 
@@ -72,10 +72,12 @@ impl Builder<'_> {
                 return self.block(&node.name, Disruption::Replace, what, hint);
             }
         };
-        if let Some(why) = state.speaks_against().filter(|_| !force) {
+        // Who started a replacement has said that word already.
+        let continues = state == State::Off && self.is_being_replaced(node);
+        if let Some(why) = state.speaks_against().filter(|_| !force && !continues) {
             let what = format!("Talosmith does not replace {}: {why}", node.name);
             let hint = format!(
-                "to replace it all the same, which deletes its system disk: `talosmith node replace {} --force`",
+                "to replace it anyway, which deletes its system disk: `talosmith node replace {} --force`",
                 node.name
             );
             return self.block(&node.name, Disruption::Replace, what, hint);
@@ -123,34 +125,41 @@ impl Builder<'_> {
         self.replacements.push(node.name.clone());
     }
 
-    /// Whether a replacement was interrupted after the node left etcd: its machine runs, and its etcd never starts again by itself. Only
-    /// a person decides that a machine is deleted, so the command is named.
-    pub(super) fn is_half_replaced(&mut self, node: &Node) -> bool {
+    /// Whether a replacement was interrupted after its first irreversible step, which its Node in Kubernetes says until it is deleted. A VM
+    /// that is off is not started again, and a deleted one is not created beside the old Node: that would mix both. Only a person decides
+    /// that a machine is deleted, so the command is named.
+    pub(super) fn is_half_replaced(&mut self, node: &Node, vm: Option<&Vm>) -> bool {
+        if !self.is_being_replaced(node) || node.external {
+            return false;
+        }
         let is_configured =
             self.observed.machines.get(&node.name).is_some_and(|machine| machine.api == Api::Configured);
         let views = quorum::views(&self.observed.machines);
-        let left = node.role == Role::ControlPlane
-            && !views.is_empty()
-            && !quorum::is_member(&node.name, &views)
-            && is_configured;
-        let is_open = |open: &unit::OpenUnit| open.node == node.name && open.unit.is_replacement();
-        if !left || !unit::open(self.observed).iter().any(is_open) {
-            return false;
-        }
-        let what = format!(
-            "the replacement of {} was interrupted: it left etcd, and its machine still runs",
-            node.name
-        );
-        let hint = format!("continue it: `talosmith node replace {} --force`", node.name);
+        let left_etcd =
+            node.role == Role::ControlPlane && !views.is_empty() && !quorum::is_member(&node.name, &views);
+        let (reached, force) = match vm {
+            None => ("its VM is deleted, and Kubernetes still has its Node", ""),
+            Some(vm) if !vm.running => ("its VM is off", ""),
+            Some(_) if left_etcd && is_configured => ("it left etcd, and its machine still runs", " --force"),
+            Some(_) => return false,
+        };
+        let what = format!("the replacement of {} was interrupted: {reached}", node.name);
+        let hint = format!("continue it: `talosmith node replace {}{force}`", node.name);
         self.block(&node.name, Disruption::Replace, what, hint);
         self.postponed.insert(node.name.clone());
         true
     }
 
+    /// Whether the Node in Kubernetes says that a replacement of it started and did not end.
+    fn is_being_replaced(&self, node: &Node) -> bool {
+        let is_open = |open: &unit::OpenUnit| open.node == node.name && open.unit.is_replacement();
+        unit::open(self.observed).iter().any(is_open)
+    }
+
     /// What the node still does, if it is known and nothing speaks against its replacement; else why not, and what helps.
     fn replaceable(&self, node: &Node, vm: Option<&Vm>) -> Result<State, (String, String)> {
         let reason = |why: &str, hint: &str| Err((why.to_owned(), hint.to_owned()));
-        let again = "run the command again once that is so; nothing of it was changed";
+        let again = "run the command again then; nothing was changed";
         let seen = &self.observed.proxmox;
         if node.external {
             return reason(
@@ -200,8 +209,7 @@ impl Builder<'_> {
             return Err((format!("Proxmox holds the lock `{lock}` on its VM"), hint));
         }
         if vm.config.get("protection").is_some_and(|flag| flag == "1") {
-            let hint =
-                format!("switch its protection off: `qm set {} --protection 0` on {}", vm.vmid, vm.host);
+            let hint = format!("disable its protection: `qm set {} --protection 0` on {}", vm.vmid, vm.host);
             return Err(("its VM is protected in Proxmox".to_owned(), hint));
         }
         match self.observed.machines.get(&node.name).map(|machine| &machine.api) {
@@ -214,7 +222,7 @@ impl Builder<'_> {
             Some(Api::Unresponsive { .. }) => match alive::is_dead(alive::signs(&node.name, self.observed)) {
                 Ok(()) => Ok(State::Dead),
                 Err(doubt) => {
-                    let hint = "check the way from here to its machine, then run the command again";
+                    let hint = "check the network path from here to its machine, then run the command again";
                     Err((format!("it does not answer, and {doubt}"), hint.to_owned()))
                 }
             },
@@ -288,7 +296,7 @@ impl Builder<'_> {
             volume,
             image: site.volume(),
         };
-        let reason = format!("its data disks ({}) stay, so its VM does", kept.join(", "));
+        let reason = format!("its VM keeps its data disks ({})", kept.join(", "));
         let renewed = self.push(action, vec![], reason, usual::CREATE);
         let start = Action::StartVm { node: node.name.clone(), vm: vm.at() };
         let start = self.push(start, vec![renewed.clone()], ASKED, usual::START);
@@ -334,14 +342,7 @@ impl Builder<'_> {
         let stay: Vec<_> =
             list.iter().filter(|member| !member.learner && !member.is_of(&node.name)).collect();
         let healthy = stay.iter().filter(|member| answers(&member.id)).count() + more;
-        let voters = stay.len() + more;
-        let tolerates = match healthy.checked_sub(voters / 2 + 1)? {
-            0 => "no failure".to_owned(),
-            1 => "1 failure".to_owned(),
-            many => format!("{many} failures"),
-        };
-        let members = if voters == 1 { "voting member" } else { "voting members" };
-        Some(format!("etcd then has {voters} {members} and tolerates {tolerates}"))
+        quorum::tolerance(healthy, stay.len() + more)
     }
 
     /// Everything before the old system goes: `ready` is what the new one needs, `deletes` the step that takes the old one away.
@@ -370,7 +371,6 @@ impl Builder<'_> {
                 acts.extend(leave);
             }
         }
-        acts.extend(known.then(|| (Action::DeleteNode { node: name() }, usual::UNCORDON)));
         let mut after = ready;
         for (action, seconds) in acts {
             let deletes = matches!(action, Action::StopVm { .. } | Action::LeaveEtcd { .. });
@@ -388,10 +388,33 @@ impl Builder<'_> {
             step.after.extend(after);
             step.disruption = Disruption::Delete;
         }
+        if known {
+            self.delete_node_behind(node, deletes, ASKED);
+        }
         if let (State::Gone, Some(knows)) = (state, self.knows(node)) {
             let text =
                 format!("{} has no VM or no system disk any more, and {knows} still knows it", node.name);
             self.notes.push(Note { text });
         }
+    }
+
+    /// Deletes the Node in Kubernetes, behind the step that takes the old system away and before the new one: until then the Node says
+    /// that it is being replaced, so that a run that dies is continued.
+    pub(super) fn delete_node_behind(&mut self, node: &Node, deletes: &StepId, reason: &str) {
+        let action = Action::DeleteNode { node: node.name.clone() };
+        let id = action.id();
+        let is_creation = |step: &Step| {
+            step.id == *deletes && matches!(step.action, Action::CreateVm { .. } | Action::CloneVm { .. })
+        };
+        // Without an old VM nothing is taken away.
+        if let Some(creates) = self.steps.iter_mut().find(|step| is_creation(step)) {
+            let after = std::mem::replace(&mut creates.after, vec![id]);
+            self.push(action, after, reason, usual::UNCORDON);
+            return;
+        }
+        for step in self.steps.iter_mut().filter(|step| step.after.contains(deletes)) {
+            step.after.push(id.clone());
+        }
+        self.push(action, vec![deletes.clone()], reason, usual::UNCORDON);
     }
 }

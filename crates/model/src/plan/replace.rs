@@ -18,7 +18,7 @@ use crate::step::{Action, Disruption, StepId};
 pub(super) const WATCH: u32 = 120;
 
 /// What can be done about the only control plane node of a cluster, when its disk was wiped.
-pub const ONLY_CONTROL_PLANE: &str = "check the way from here to the machine. If its disk still has the data, bring the machine back. If not, the cluster's data is gone with it: restore the \
+pub const ONLY_CONTROL_PLANE: &str = "check the network path from here to the machine. If its disk still has the data, bring the machine back. If not, the cluster's data is gone with it: restore the \
      VM from a backup in Proxmox, or create the cluster again with `talosmith destroy` and `talosmith apply`";
 
 impl Builder<'_> {
@@ -73,7 +73,7 @@ impl Builder<'_> {
                         "make the Kubernetes API reachable from here (`talosmith health` says what it lacks), then run the command again"
                             .to_owned()
                     }
-                    _ => "check the way from here to the network of the machines, then run the command again".to_owned(),
+                    _ => "check the network path from here to the machines, then run the command again".to_owned(),
                 },
             }),
         }
@@ -166,6 +166,9 @@ impl Builder<'_> {
             {
                 step.after.push(delete.clone());
             }
+        }
+        if self.observed.kubernetes.nodes.contains_key(&name) {
+            self.delete_node_behind(node, &delete, "its successor registers as a new node");
         }
         started
     }

@@ -667,7 +667,7 @@ fn a_machine_that_is_not_ours_gets_everything_but_a_vm() {
     assert_eq!(ids(&plan), ["configure/metal-1", "join/metal-1", "check-health"]);
     let away = plan_destroy(&blueprint, &world);
     assert!(!ids(&away).iter().any(|id| id.contains("metal-1")), "{:?}", ids(&away));
-    assert!(away.notes[0].text.contains("metal-1 is not ours to remove"));
+    assert!(away.notes[0].text.contains("metal-1 was not created by Talosmith"));
 }
 
 #[test]
@@ -697,7 +697,10 @@ fn a_vm_that_cannot_be_read_is_neither_made_again_nor_forgotten() {
     world.proxmox.unread.insert(150_021, "pve1".to_owned());
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!((ids(&plan), plan.refusals.len()), (vec![], 0));
-    assert_eq!(plan.unknown[0].text, "whether VM 150021 on pve1 is w-1 could not be read; it is left alone");
+    assert_eq!(
+        plan.unknown[0].text,
+        "whether VM 150021 on pve1 is w-1 could not be read; Talosmith does not change it"
+    );
     assert!(!plan.is_empty(), "unknown is not nothing to do");
     let away = plan_destroy(&blueprint, &world);
     assert!(!ids(&away).contains(&"delete-record"));
@@ -785,7 +788,7 @@ fn p14_a_host_in_maintenance_gets_no_new_nodes() {
     let plan = plan(&blueprint(), &rendered(), &world);
     let refusal = plan.refusals.iter().find(|r| r.code == RefusalCode::Host).unwrap();
     assert!(
-        refusal.why.ends_with("it is in maintenance mode, and Proxmox moves VMs away from it"),
+        refusal.why.ends_with("it is in maintenance mode, and Proxmox migrates VMs to other hosts"),
         "{refusal:?}"
     );
 }

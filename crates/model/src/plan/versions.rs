@@ -5,7 +5,7 @@
 //! installer image, and nothing is known that would keep any of them from coming back: what is against one node is against all.
 
 use super::bring_up::{Builder, usual};
-use super::{Blocked, Note, Refusal, RefusalCode};
+use super::{Blocked, Note, Refusal, RefusalCode, preflight};
 use crate::blueprint::Node;
 use crate::forms::Version;
 use crate::hops;
@@ -14,7 +14,7 @@ use crate::natural;
 use crate::observed::Machine;
 use crate::step::{Action, Disruption, StepId};
 
-/// From this minor on, the installer does not read the machine config.
+/// From this minor on, installing an image does not reboot the machine, and the installer does not read the machine config.
 const LIFECYCLE_SERVICE: u64 = 13;
 
 /// A node that gets another image of Talos.
@@ -33,6 +33,14 @@ pub(super) struct Install {
     pub(super) register: Option<(String, String)>,
     /// Steps that come before.
     pub(super) after: Vec<StepId>,
+}
+
+impl Install {
+    /// Whether the call that installs the image reboots the machine, too, as that of releases before 1.13 does.
+    pub(super) fn reboots_itself(&self) -> bool {
+        let runs = self.runs.as_deref().and_then(Version::read);
+        runs.is_some_and(|runs| runs.minor < LIFECYCLE_SERVICE)
+    }
 }
 
 /// A version of Kubernetes that runs, the one that the file asks for, and the nodes.
@@ -155,6 +163,15 @@ impl Builder<'_> {
             }
             self.keeps_arguments(install, &machine);
         }
+        for missing in &self.observed.no_installers {
+            let (why, hint) = preflight::no_image(missing);
+            self.blocked.push(Blocked {
+                node: None,
+                what: format!("Talosmith does not upgrade Talos: {why}"),
+                disruption: Disruption::Reboot,
+                hint,
+            });
+        }
         self.stay_together();
         let may = self.blocked.len() == before;
         // What is against a node that the plan is not about is against those that it is about, too.
@@ -194,9 +211,8 @@ impl Builder<'_> {
 
     /// Kernel arguments that only the machine config has are lost: the installer of 1.13 and newer does not read it.
     fn keeps_arguments(&mut self, install: &Install, machine: &Machine) {
-        let runs = install.runs.as_deref().and_then(Version::read);
-        let reads_config = runs.is_some_and(|runs| runs.minor < LIFECYCLE_SERVICE);
-        if machine.install_args.is_empty() || reads_config {
+        // One that reboots by itself reads the machine config, too.
+        if machine.install_args.is_empty() || install.reboots_itself() {
             return;
         }
         // With UEFI the kernel has its arguments from the image already.
@@ -232,7 +248,7 @@ impl Builder<'_> {
             });
             let action = Action::PullImage { node: install.node.clone(), image: install.image.clone() };
             let reason = "no node is drained before every node has its installer image";
-            pulled.push(self.push(action, register.into_iter().collect(), reason, usual::DOWNLOAD));
+            pulled.push(self.push(action, register.into_iter().collect(), reason, usual::PULL));
         }
         for install in installs {
             let after = install.after.iter().cloned().chain(pulled.iter().cloned()).collect();

@@ -145,7 +145,13 @@ fn moving_vms_is_granted_only_where_the_file_names_hosts() {
     let plain = blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n");
     assert!(!has(&plain, &hosts), "bring-up moves nothing");
     assert_eq!(maintenance_needs(&plain)[0].path, "/vms");
-    let named = blueprint("proxmox: { endpoint: 'https://pve1:8006' }\nhosts: { pve1: {} }\n");
+    let listed = blueprint("proxmox: { endpoint: 'https://pve1:8006' }\nhosts: { pve1: {} }\n");
+    assert!(
+        !has(&listed, &hosts),
+        "leftover: `init` lists every host, which says nothing of where a node is"
+    );
+    let mut named = plain.clone();
+    named.nodes.values_mut().next().unwrap().host_pinned = true;
     assert!(has(&named, &hosts), "another host in the file moves a node");
     assert!(!has(&named, &hosts[..1]), "there is nowhere to move to");
     let pool = blueprint("proxmox: { endpoint: 'https://pve1:8006', pool: k8s }\n");

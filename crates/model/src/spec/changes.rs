@@ -21,8 +21,8 @@ pub struct Changes {
     pub ready_timeout: Written,
     /// How long a node must stay ready before the next one.
     pub soak: Written,
-    /// Whether a control plane node may be disrupted when etcd cannot do without it, which is so with one or two control plane nodes.
-    /// The Kubernetes API is away meanwhile; workloads continue to run.
+    /// Whether a control plane node may be disrupted that etcd needs for its quorum, as each of one or two control plane nodes. The
+    /// Kubernetes API is unavailable meanwhile; workloads continue to run.
     pub api_outage: ApiOutage,
     /// Systems that must be healthy before each disruption. One that is named and not installed stops the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]

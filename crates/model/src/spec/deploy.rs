@@ -43,7 +43,7 @@ impl Patch {
     }
 }
 
-/// Manifests that Talos applies once Kubernetes answers. What is there already is not changed by them.
+/// Manifests that Talos applies once Kubernetes answers. They do not change objects that exist already.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Manifests {

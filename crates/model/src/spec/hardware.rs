@@ -228,7 +228,7 @@ pub enum Cache {
     Writeback,
     /// Not at all, and every write waits.
     Directsync,
-    /// Everything, and nothing is ever waited for. Data is lost with the host's power.
+    /// Everything; the host never flushes its cache. Data is lost with the host's power.
     Unsafe,
 }
 

@@ -57,7 +57,7 @@ pub fn open(observed: &Observed) -> Vec<OpenUnit> {
     };
     let ours = observed.kubernetes.nodes.iter().filter_map(|(node, seen)| match seen.cordon()? {
         Cordon::Talosmith { reason } => Some(unit(node, reason)),
-        Cordon::Person => None,
+        Cordon::Person { .. } => None,
     });
     ours.collect()
 }

@@ -3,8 +3,6 @@
 
 use bytes::{BufMut as _, BytesMut};
 
-/// Bytes of the longest header of a frame that is not masked: two, and eight of length.
-const LONGEST_HEADER: usize = 10;
 /// A control frame carries no more.
 const CONTROL_LIMIT: u64 = 125;
 /// Proxmox refuses longer frames. Ours are much shorter.
@@ -98,7 +96,6 @@ fn header(bytes: &[u8]) -> Result<Option<(Opcode, u64)>, Malformed> {
     if length & 0x80 != 0 {
         return Err(Malformed("a server masks nothing"));
     }
-    debug_assert!(bytes.len() <= LONGEST_HEADER);
     let length = match (length & 0x7f, more) {
         (126, [a, b]) => u64::from(u16::from_be_bytes([*a, *b])),
         (127, more) => match <[u8; 8]>::try_from(more) {

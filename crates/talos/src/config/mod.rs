@@ -14,6 +14,7 @@ mod input;
 mod kinds;
 mod kubernetes;
 mod machine;
+mod order;
 mod redact;
 mod settings;
 mod shown;

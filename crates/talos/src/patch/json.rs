@@ -35,7 +35,7 @@ pub(super) fn suggestion(operations: &[Value]) -> PatchError {
             )),
             ("add" | "replace", Some(_)) => {
                 if name == "replace" && matches!(operation.get("value"), Some(Value::List(_) | Value::Map(_))) {
-                    notes.push(format!("{path}: a merge adds to what is there; to replace it, delete it in a patch before"));
+                    notes.push(format!("{path}: a merge adds to the existing values; to replace them, delete it in a patch before"));
                 }
                 put(&mut merge, &keys, operation.get("value").cloned().unwrap_or(Value::Null));
             }

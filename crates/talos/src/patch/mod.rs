@@ -67,7 +67,7 @@ pub enum PatchError {
         reason: &'static str,
     },
     /// A delete of something that is not there.
-    #[error("{path} is to be deleted, but it is not there")]
+    #[error("{path} is to be deleted, but does not exist")]
     NothingToDelete {
         /// Where in the configuration.
         path: String,

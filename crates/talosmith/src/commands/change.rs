@@ -88,8 +88,7 @@ fn only_ours(setup: &Setup) -> Result<(), Problem> {
         Some(node) => {
             let why = format!("{} is external, and the lab does not simulate external machines", node.name);
             Err(Problem::new(Exit::Usage, why).hint(
-                "leave out `external` to try the file there; or serve a lab with `talosmith lab up`, make the machines in its \
-                 Proxmox, and apply the file without `--lab`",
+                "leave out `external` to try the file there; or serve a lab with `talosmith lab up`, create the machines in its Proxmox, and apply the file without `--lab`",
             ))
         }
     }

@@ -121,7 +121,7 @@ fn write(
     let text = make(&bundle, &blueprint, args.ttl, now)
         .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not create the certificate"))?;
     match &args.output {
-        None => printer.verbatim(&text),
+        None => printer.document(&text),
         Some(path) => {
             // A file that is kept elsewhere with a link here keeps both.
             let target = behind_links(path);
@@ -143,6 +143,9 @@ fn write(
             write_private(&target, text.as_bytes(), false).map_err(|e| {
                 Problem::of(Exit::Systems, &e).within(format!("could not write {}", path.display()))
             })?;
+            if printer.is_json() {
+                printer.data(&serde_json::json!({ "file": path }));
+            }
             if let Some(folder) = folder {
                 printer.note(&format!("Created the folder {}.", folder.display()));
             }

@@ -2,6 +2,7 @@
 
 use model::diagnostic::codes;
 use model::plan::RefusalCode;
+use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
@@ -100,7 +101,7 @@ const FAILURES: &[(&str, &str)] = &[
     ),
     (
         "may-run",
-        "A member of etcd was not removed, because its machine does not answer and may still run: its VM runs, a VM has its name, or a Proxmox host is away. Run the command again when that is known.",
+        "A member of etcd was not removed, because its machine does not answer and may still run: its VM runs, a VM has its name, or a Proxmox host does not respond. Run the command again when that is known.",
     ),
     ("missing", "What was asked for does not exist, or not on that host."),
     (
@@ -153,7 +154,10 @@ const FAILURES: &[(&str, &str)] = &[
         "A service of a machine will not come up by itself: Talos gave it up, it has ended, or it restarts again and again. The message names the service and the command that starts it again.",
     ),
     ("task-failed", "A task in Proxmox ended with an error; its last lines follow."),
-    ("task-stuck", "A task in Proxmox has written nothing for long. It continues there; its log shows more."),
+    (
+        "task-stuck",
+        "A task in Proxmox has written nothing for a long time. It continues in Proxmox; its log shows more.",
+    ),
     ("timed-out", "Something did not happen within its timeout. The message names the unmet condition."),
     (
         "timeout",
@@ -176,18 +180,62 @@ const FAILURES: &[(&str, &str)] = &[
     ),
 ];
 
+/// A code, for programs.
+#[derive(Serialize)]
+struct Explained {
+    code: String,
+    /// What has it: `file`, `refusal` or `failure`.
+    kind: &'static str,
+    text: String,
+    /// Part of a file that has the problem.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    wrong: &'static str,
+    /// The same part without it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    right: &'static str,
+}
+
 /// Explains a code, or lists them all.
 pub fn explain(code: Option<&str>, printer: &Printer) -> Result<Exit, Problem> {
     let Some(code) = code else {
-        printer.verbatim(&list());
+        match printer.is_json() {
+            true => printer.data(&serde_json::json!({ "codes": all() })),
+            false => printer.verbatim(&list()),
+        }
         return Ok(Exit::Done);
     };
     let text = one(code).ok_or_else(|| {
         Problem::new(Exit::Usage, format!("there is no code {code}"))
             .hint("`talosmith explain` lists all codes; an error or a warning has its code in brackets, such as TS0101")
     })?;
-    printer.verbatim(&text);
+    if printer.is_json() {
+        let meant = all().into_iter().filter(|known| known.code.eq_ignore_ascii_case(code));
+        printer.data(&serde_json::json!({ "codes": meant.collect::<Vec<_>>() }));
+    } else {
+        printer.verbatim(&text);
+    }
     Ok(Exit::Done)
+}
+
+/// Every code.
+fn all() -> Vec<Explained> {
+    let word_of = |kind, code: String, text: &str| Explained {
+        code,
+        kind,
+        text: text.to_owned(),
+        wrong: "",
+        right: "",
+    };
+    let problems = codes::ALL.iter().map(|found| Explained {
+        code: found.code.to_owned(),
+        kind: "file",
+        text: format!("{}. {}", found.title, found.text().trim()),
+        wrong: found.bad,
+        right: found.good,
+    });
+    let refusals = RefusalCode::ALL.iter().map(|code| word_of("refusal", word(*code), code.explanation()));
+    let failures = FAILURES.iter().map(|(code, text)| word_of("failure", (*code).to_owned(), text));
+    problems.chain(refusals).chain(failures).collect()
 }
 
 /// Everything that is said about one code. A word may stand for a refusal and for a failure.

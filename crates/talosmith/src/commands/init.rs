@@ -66,7 +66,7 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     }
     let (loaded, _) = checked(&[source(&text)], printer)?;
     if args.print {
-        printer.verbatim(&text);
+        printer.document(&text);
         return Ok(Exit::Done);
     }
     write_new(&path, &text, args.force)?;

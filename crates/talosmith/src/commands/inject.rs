@@ -18,12 +18,19 @@ pub async fn down(global: &Global, args: &FolderArgs, printer: &Printer) -> Resu
         Ok(folder) => folder,
         Err(wrong) => return ended(Err(wrong)),
     };
+    let told = |stopped: bool| {
+        if printer.is_json() {
+            printer.data(&serde_json::json!({ "stopped": stopped }));
+        }
+    };
     match Order::Down.give(&folder, &Net::tcp()).await {
         Ok(_) => {
+            told(true);
             printer.say("The lab is down.");
             Ok(Exit::Done)
         }
         Err(ControlError::NoLab(_)) => {
+            told(false);
             printer.say("No lab of this file is up.");
             Ok(Exit::Done)
         }
@@ -34,6 +41,11 @@ pub async fn down(global: &Global, args: &FolderArgs, printer: &Printer) -> Resu
 /// Breaks something in a lab that is served.
 pub async fn inject(global: &Global, args: &InjectArgs, printer: &Printer) -> Result<Exit, Problem> {
     if matches!(args.what, Inject::Faults) {
+        if printer.is_json() {
+            let fault = |number| serde_json::json!({ "number": number, "what": lab::known_words(number) });
+            let faults: Vec<_> = lab::known_faults().into_iter().map(fault).collect();
+            printer.data(&serde_json::json!({ "faults": faults }));
+        }
         for number in lab::known_faults() {
             printer.say(&format!("{number:>3}  {}", lab::known_words(number).unwrap_or_default()));
         }

@@ -259,7 +259,13 @@ fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wron
     let loaded = super::setup::load_file(global, printer)?;
     let file = global.files.first().cloned().unwrap_or_else(|| "cluster.yaml".into());
     let place = Place::lab(&file, &loaded.spec.cluster);
+    let told = |deleted: bool| {
+        if printer.is_json() {
+            printer.data(&serde_json::json!({ "deleted": deleted }));
+        }
+    };
     if !place.folder().exists() {
+        told(false);
         printer.say("There is no lab of this file.");
         return Ok(Exit::Done);
     }
@@ -271,6 +277,7 @@ fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wron
     std::fs::remove_dir_all(place.folder()).map_err(|e| {
         Problem::of(Exit::Systems, &e).within(format!("could not remove {}", place.folder().display()))
     })?;
+    told(true);
     printer.say("The lab state was deleted.");
     Ok(Exit::Done)
 }

@@ -14,7 +14,7 @@ use crate::view::{Printer, Problem};
 pub fn completions(shell: Shell, printer: &Printer) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "talosmith", &mut script);
-    printer.verbatim(&String::from_utf8_lossy(&script));
+    printer.document(&String::from_utf8_lossy(&script));
     Exit::Done
 }
 
@@ -25,7 +25,7 @@ pub fn man(args: &ManArgs, printer: &Printer) -> Result<Exit, Problem> {
         clap_mangen::Man::new(Cli::command())
             .render(&mut page)
             .map_err(|e| Problem::of(Exit::Internal, &e).within("could not create the manual page"))?;
-        printer.verbatim(&String::from_utf8_lossy(&page));
+        printer.document(&String::from_utf8_lossy(&page));
         return Ok(Exit::Done);
     };
     let written =
@@ -33,6 +33,9 @@ pub fn man(args: &ManArgs, printer: &Printer) -> Result<Exit, Problem> {
     written.map_err(|e| {
         Problem::of(Exit::Input, &e).within(format!("could not write manual pages to {}", folder.display()))
     })?;
+    if printer.is_json() {
+        printer.data(&serde_json::json!({ "folder": folder }));
+    }
     printer.note(&format!("Written to {}; `man -l {0}/talosmith.1` shows the first.", folder.display()));
     Ok(Exit::Done)
 }

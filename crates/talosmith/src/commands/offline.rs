@@ -97,7 +97,12 @@ fn resolved(global: &Global, printer: &Printer) -> Result<(Loaded, Blueprint), W
 
 /// Prints the schema.
 pub fn schema(printer: &Printer) -> Exit {
-    let text = serde_json::to_string_pretty(&model::spec::schema()).unwrap_or_default();
+    let schema = model::spec::schema();
+    if printer.is_json() {
+        printer.data(&serde_json::json!({ "json_schema": schema }));
+        return Exit::Done;
+    }
+    let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     printer.verbatim(&format!("{text}\n"));
     Exit::Done
 }

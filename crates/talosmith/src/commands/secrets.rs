@@ -67,7 +67,7 @@ fn export(global: &Global, output: &Path, printer: &Printer) -> Result<Exit, Wro
         }
     })?;
     printer.note(&format!(
-        "The secrets are in {}, in clear. Everyone who can read that file owns the cluster.",
+        "The secrets are in {}, unencrypted. Everyone who can read that file has full access to the cluster.",
         output.display()
     ));
     Ok(Exit::Done)
@@ -84,7 +84,7 @@ fn recipients(global: &Global, add: &[String], remove: &[String], printer: &Prin
     let AtRest::Encrypted(known) = &kept.at_rest else {
         let path = setup.place.bundle_path(true);
         return Err(Problem::new(Exit::Secrets, format!("{} is not encrypted", path.display()))
-            .hint("move it away, then `talosmith secrets import` it without `--plain`")
+            .hint("move it to another folder, then `talosmith secrets import` it without `--plain`")
             .into());
     };
     if let Some(unknown) = remove.iter().find(|key| !known.contains(key)) {

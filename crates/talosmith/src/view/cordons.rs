@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use model::names::NodeName;
 use model::natural;
 use model::observed::{Cordon, KubernetesNode, Observed};
+use model::plan::{Blocked, Plan};
+use model::step::Disruption;
 use model::unit::{self, OpenUnit, UnitState};
 
 use super::ink::{Ink, clean};
@@ -25,8 +27,16 @@ pub(super) fn human(w: &mut dyn Write, ink: Ink, cordons: &BTreeMap<&str, Cordon
             Some(Cordon::Talosmith { reason }) => {
                 writeln!(w, "{title} {name} by Talosmith, for {}", clean(reason))?;
             }
-            Some(Cordon::Person) => {
-                writeln!(w, "{title} {name} by a person or another program; Talosmith leaves it cordoned")?;
+            Some(Cordon::Person { command: Some(command) }) => {
+                let command = clean(command);
+                let (command, by) = command.split_once(" by ").unwrap_or((&command, "a person"));
+                writeln!(
+                    w,
+                    "{title} {name} with `talosmith node {command}` by {by}; `talosmith node uncordon {name}` uncordons it"
+                )?;
+            }
+            Some(Cordon::Person { command: None }) => {
+                writeln!(w, "{title} {name} by a person or another program; Talosmith does not uncordon it")?;
             }
             None => {}
         }
@@ -35,19 +45,23 @@ pub(super) fn human(w: &mut dyn Write, ink: Ink, cordons: &BTreeMap<&str, Cordon
 }
 
 /// One line for each unit that has not ended, with what becomes of it.
-pub(super) fn units(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<()> {
+pub(super) fn units(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
     for OpenUnit { unit, node, by, state } in unit::open(observed) {
         let by = by.map(|by| format!(" by {}", clean(&by))).unwrap_or_default();
-        // What a replacement deletes, only the command that a person gives deletes.
-        let command = match unit.is_replacement() {
-            true => format!("talosmith node replace {} --force", clean(&node)),
-            false => "talosmith apply".to_owned(),
+        // What a replacement deletes, only the command that a person gives deletes. Before that, `apply` takes its cordon back.
+        let is_half = |blocked: &Blocked| {
+            blocked.node.as_ref() == Some(&node) && blocked.disruption == Disruption::Replace
+        };
+        let then = match plan.blocked.iter().find(|blocked| is_half(blocked)) {
+            Some(blocked) if unit.is_replacement() => clean(&blocked.hint).into_owned(),
+            None if unit.is_replacement() => "`talosmith apply` uncordons the node".to_owned(),
+            _ => "`talosmith apply` continues it".to_owned(),
         };
         let (title, then) = match state {
             UnitState::InProgress => (ink.yellow("in progress:"), String::new()),
-            UnitState::Interrupted => (ink.red("interrupted:"), format!("; `{command}` continues it")),
+            UnitState::Interrupted => (ink.red("interrupted:"), format!("; {then}")),
             UnitState::Unknown => {
-                let then = format!("; if that run is gone, `{command}` continues it");
+                let then = format!("; if that run is gone: {then}");
                 (ink.yellow("in progress or interrupted:"), then)
             }
             UnitState::ShutDown => {

@@ -129,7 +129,7 @@ mod tests {
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
         etcd:   2 of 3 members answer, quorum holds, one more failure loses it; etcd on home-control-3 does not answer;
                 leader home-control-2; VIP 10.25.150.10 on home-control-1.
-        cordoned: home-work-1 by a person or another program; Talosmith leaves it cordoned
+        cordoned: home-work-1 by a person or another program; Talosmith does not uncordon it
         home is healthy.
         ");
         let document = serde_json::to_value(json("home", &health)).unwrap();

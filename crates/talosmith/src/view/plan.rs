@@ -238,7 +238,7 @@ pub(super) fn outlook(plan: &Plan, unit: &Unit) -> String {
     }
     match (outage, moves_vip) {
         (true, _) => said.push("the Kubernetes API is unavailable meanwhile".to_owned()),
-        (false, true) => said.push("the VIP moves, the endpoint is away for some seconds".to_owned()),
+        (false, true) => said.push("the VIP moves, the endpoint is unavailable for some seconds".to_owned()),
         (false, false) => {}
     }
     if let Some((ready, of)) = workers {

@@ -103,7 +103,7 @@ fn write(
     nodes(w, ink, blueprint, observed, left_out.nodes)?;
     quorum(w, ink, blueprint, observed)?;
     cordons::human(w, ink, &cordons::of(&observed.kubernetes.nodes))?;
-    cordons::units(w, ink, observed)?;
+    cordons::units(w, ink, observed, plan)?;
     record(w, blueprint, observed)?;
     let dark = unobserved(w, ink, observed)?;
     match observed.proxmox.record.as_ref().and_then(|record| record.state.deleting) {

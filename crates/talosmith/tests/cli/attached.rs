@@ -65,7 +65,7 @@ fn configurations_that_talos_would_refuse() {
     10 |   - machine: { sysctl: { a: b } }
        |     ^ for home-control-1 and 4 others
        |
-       = hint: change what stands there to what this release of Talos takes
+       = hint: change it to a value that this release of Talos accepts
 
     1 problem in cluster.yaml; nothing was changed.
     "#);

@@ -53,3 +53,43 @@ fn every_key_is_documented() {
         assert_eq!(ran.err, "", "{command}");
     }
 }
+
+#[test]
+fn leftover_every_command_gives_json_with_a_schema() {
+    let shell = Shell::with_secrets();
+    for command in [
+        "explain",
+        "explain TS0101",
+        "explain gate",
+        "schema",
+        "completions bash",
+        "man",
+        "man -o pages",
+        "init --print --offline",
+        "validate",
+        "show",
+        "kubeconfig --lab",
+        "talosconfig --lab",
+        "talosconfig --lab -o talosconfig",
+        "render --lab -o rendered",
+        "secrets recipients --lab",
+        "lab inject faults",
+        "lab down",
+        "node cordon home-work-9 --lab --lab-speed max --yes",
+        "explain nonsense",
+        "lab reset --yes",
+    ] {
+        let ran = shell.run(&format!("{command} --json"));
+        assert_eq!(ran.err, "", "{command}");
+        assert!(!ran.out.is_empty(), "{command}");
+        for line in ran.out.lines() {
+            let document: Value =
+                serde_json::from_str(line).unwrap_or_else(|e| panic!("{command}: {e}: {line}"));
+            assert_eq!(document["schema"], 1, "{command}: {line}");
+            let keys = document.as_object().unwrap().keys();
+            keys.for_each(|key| {
+                assert!(PAGE.contains(&format!("`{key}`")) || command == "show", "{command}: {key}")
+            });
+        }
+    }
+}

@@ -249,4 +249,9 @@ fn leftover_18_an_unknown_name_is_an_error_with_the_nearest_one() {
             assert!(ran.err.contains(near), "{command} {wrong}: {}", ran.err);
         }
     }
+    for (command, near) in [("node reboot home-wrok-1", "home-work-1"), ("host drain pve33", "pve3")] {
+        let ran = shell.run(&format!("{command} --lab --lab-speed max --yes"));
+        assert_eq!((ran.code, ran.out.as_str()), (Some(64), ""), "{command}: {}", ran.all());
+        assert!(ran.err.contains(&format!("did you mean {near}")), "{command}: {}", ran.err);
+    }
 }

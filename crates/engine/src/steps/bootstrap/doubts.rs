@@ -74,8 +74,7 @@ pub(super) async fn nothing_exists<'a>(
             .collect();
         if clock && !hopeless && waited > TO_BE_SEEN {
             return Err(Error::systems(format!("etcd cannot be bootstrapped: {}", words.join("; "))).coded("clock").hint(
-                "give the machines a time server that they reach by NTP (UDP port 123) in `network.ntp`, or open the way to the one that \
-                 they ask",
+                "give the machines a time server that they reach by NTP (UDP port 123) in `network.ntp`, or allow NTP to the one that they use",
             ));
         }
         let refused = || {

@@ -1,22 +1,18 @@
 //! The program dies before or after any call of a move, a replacement, a drain of a host or a removal of a member; the same command, and
 //! then `apply`, finish it. Every invariant of the lab holds all the time.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::Snapshot;
-use lab::Verdict;
 use model::allowed::Allowed;
 use model::event::Outcome;
 use model::plan::Plan;
 use model::plan::by_hand::{ByHand, Hand};
 
 use super::{planned, uid};
-use crate::crashes::without_time;
-use crate::restart::crashes::is_change;
+use crate::moments::{self, Moment};
 use crate::restart::scale_down::{five, members};
-use crate::rig::{HOME, Rig, in_parallel, setting};
+use crate::rig::{HOME, Rig, in_parallel, runtime, setting};
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,30 +164,11 @@ impl Of {
 
     /// The labs of moments in which a run could die, of which each differs from the others: around each change, and around every nth of
     /// the other calls.
-    async fn crashes(self, every: u64) -> (Identity, Vec<(Vec<u8>, String)>) {
-        type Found = (BTreeSet<u64>, Vec<(Vec<u8>, String)>);
+    async fn crashes(self, every: u64) -> (Identity, Vec<Moment>) {
         let rig = self.rig().await;
         let before = self.identity(&rig).await;
-        let found: Arc<Mutex<Found>> = Arc::default();
-        rig.lab.on_call({
-            let (found, shared) = (found.clone(), Arc::downgrade(rig.lab.shared()));
-            move |number, moment, method, path| {
-                let Some(shared) = shared.upgrade() else { return Verdict::GoOn };
-                if !is_change(method, path) && number % every != 0 {
-                    return Verdict::GoOn;
-                }
-                let systems = shared.read(|systems, _| serde_json::to_value(systems).unwrap());
-                let mut found = found.lock().unwrap();
-                if found.0.insert(without_time(&systems)) {
-                    let when = format!("{moment:?} call {number}, {method} {path}");
-                    found.1.push((serde_json::to_vec(&systems).unwrap(), when));
-                }
-                Verdict::GoOn
-            }
-        });
-        self.finish(&rig, &before, "without a crash").await;
-        rig.lab.on_call(|_, _, _, _| Verdict::GoOn);
-        let found = std::mem::take(&mut found.lock().unwrap().1);
+        let finish = self.finish(&rig, &before, "without a crash");
+        let found = moments::around_changes(&rig, every, finish).await;
         (before, found)
     }
 }
@@ -199,7 +176,7 @@ impl Of {
 /// Dies at some moments, and finishes after each.
 async fn die(of: Of, nth: usize) -> usize {
     let (before, crashes) = of.crashes(500).await;
-    for (systems, when) in crashes.iter().step_by(nth) {
+    for Moment { systems, when, .. } in crashes.iter().step_by(nth) {
         of.finish(&Rig::copy_of(systems), &before, when).await;
     }
     crashes.len()
@@ -219,13 +196,11 @@ async fn a_replacement_that_dies_is_finished_and_keeps_the_data_disk() {
 #[test]
 #[ignore = "takes minutes: conformance/crashes/maintenance"]
 fn every_call_of_maintenance() {
-    let runtime =
-        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let every: u64 = setting("EVERY").unwrap_or(1);
     for of in ALL {
         let (before, crashes) = runtime().block_on(of.crashes(every));
         let tried = crashes.len();
-        in_parallel(crashes, |(systems, when)| {
+        in_parallel(crashes, |Moment { systems, when, .. }| {
             // The lab needs the runtime from its first moment on.
             runtime().block_on(async { of.finish(&Rig::copy_of(systems), &before, when).await });
         });

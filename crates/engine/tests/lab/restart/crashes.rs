@@ -3,11 +3,9 @@
 //! Reads change nothing, so only those moments are tried in which the lab differs from every other one in more than the time. What is left
 //! is found here by need, as a plan does: a change that is not in force, a VM that is off, a node that is cordoned or not whole.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
 
 use engine::Snapshot;
-use lab::{Service, Verdict, changes};
 use model::event::Outcome;
 use model::names::NodeName;
 use model::plan::Plan;
@@ -15,8 +13,8 @@ use model::step::{Action, ConfigMode, Disruption, Step};
 
 use super::interrupted::rest;
 use super::{CONTROL, WORKERS, nothing, restart};
-use crate::crashes::without_time;
-use crate::rig::{HOME, Rig, in_parallel, setting};
+use crate::moments::{self, Moment};
+use crate::rig::{HOME, Rig, in_parallel, runtime, setting};
 
 /// What is restarted, and why.
 #[derive(Clone, Copy)]
@@ -107,47 +105,17 @@ impl Of {
 
     /// The labs of moments in which a run could die, of which each differs from the others: around each change, and around every nth of
     /// the other calls.
-    async fn crashes(self, every: u64) -> Vec<(Vec<u8>, String)> {
-        type Found = (BTreeSet<u64>, Vec<(Vec<u8>, String)>);
+    async fn crashes(self, every: u64) -> Vec<Moment> {
         let rig = Rig::healthy().await;
         rig.deploy_canary().await;
-        let found: Arc<Mutex<Found>> = Arc::default();
-        rig.lab.on_call({
-            let (found, shared) = (found.clone(), Arc::downgrade(rig.lab.shared()));
-            move |number, moment, method, path| {
-                let Some(shared) = shared.upgrade() else { return Verdict::GoOn };
-                if !is_change(method, path) && number % every != 0 {
-                    return Verdict::GoOn;
-                }
-                let systems = shared.read(|systems, _| serde_json::to_value(systems).unwrap());
-                let mut found = found.lock().unwrap();
-                if found.0.insert(without_time(&systems)) {
-                    let when = format!("{moment:?} call {number}, {method} {path}");
-                    found.1.push((serde_json::to_vec(&systems).unwrap(), when));
-                }
-                Verdict::GoOn
-            }
-        });
-        self.finish(&rig, "without a crash").await;
-        rig.lab.on_call(|_, _, _, _| Verdict::GoOn);
-        std::mem::take(&mut found.lock().unwrap().1)
+        moments::around_changes(&rig, every, self.finish(&rig, "without a crash")).await
     }
-}
-
-/// Whether a call changes something. Renewing the lease does not.
-pub fn is_change(method: &str, path: &str) -> bool {
-    let service = match method {
-        "CALL" => Service::Talos,
-        _ if path.starts_with("/api2/") => Service::Proxmox,
-        _ => Service::Kubernetes,
-    };
-    changes(service, method, path) && !path.contains("/150010/")
 }
 
 /// Dies at some moments, and finishes after each.
 async fn die(of: Of) -> usize {
     let crashes = of.crashes(50).await;
-    for (systems, when) in &crashes {
+    for Moment { systems, when, .. } in crashes.iter().step_by(2) {
         of.finish(&Rig::copy_of(systems), when).await;
     }
     crashes.len()
@@ -167,13 +135,11 @@ async fn a_restart_of_a_control_plane_node_that_dies_is_finished() {
 #[test]
 #[ignore = "takes minutes: conformance/crashes/restart"]
 fn every_call_of_a_restart() {
-    let runtime =
-        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let every: u64 = setting("EVERY").unwrap_or(1);
     for (name, of) in [("worker", Of::Worker), ("control plane node", Of::ControlPlane)] {
         let crashes = runtime().block_on(of.crashes(every));
         let tried = crashes.len();
-        in_parallel(crashes, |(systems, when)| {
+        in_parallel(crashes, |Moment { systems, when, .. }| {
             // The lab needs the runtime from its first moment on.
             runtime().block_on(async { of.finish(&Rig::copy_of(systems), when).await });
         });

@@ -71,7 +71,7 @@ async fn a_server_that_fails_is_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn a_person_who_cordoned_a_node_finds_it_cordoned() {
     let rig = Rig::healthy().await;
-    rig.kubernetes().cordon(WORKERS[0], true).await.unwrap();
+    rig.kubernetes().cordon(WORKERS[0], Some("cordon by test")).await.unwrap();
     let snapshot = rig.observe(HOME).await;
     let (mut plan, before) = (nothing(&snapshot), rig.boots());
     restart(&mut plan, WORKERS[0], vec![reboot(WORKERS[0])], &[]);
@@ -199,7 +199,7 @@ async fn a_drain_ends_when_a_person_uncordons_the_node() {
     restart(&mut plan, WORKERS[0], vec![reboot(WORKERS[0])], &[]);
     let person = async {
         rig.systems.clock.sleep(Duration::from_secs(20)).await;
-        rig.kubernetes().cordon(WORKERS[0], false).await.unwrap();
+        rig.kubernetes().cordon(WORKERS[0], None).await.unwrap();
     };
     let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), person);
     let (step, code, why) = failure(&ran.unwrap());

@@ -74,7 +74,7 @@ async fn the_gate_waits_for_a_worker_that_is_away() {
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let waited = ran.events.iter().any(
-        |event| matches!(&event.what, What::StepProgress { note, .. } if note.contains("1 worker may be away at once")),
+        |event| matches!(&event.what, What::StepProgress { note, .. } if note.contains("1 worker may be unavailable at once")),
     );
     assert!(waited);
     assert_ne!(rig.boots()[&150_021], before[&150_021]);
@@ -116,7 +116,7 @@ async fn the_end_of_the_operators_time_at_the_gate_is_clean() {
     assert_eq!(ran.outcome, Outcome::Failed);
     let (step, code, why) = failure(&ran);
     assert_eq!((step.as_str(), code.as_str()), ("drain-node/home-work-1", "timeout"));
-    assert!(why.contains("was waiting: 1 worker may be away at once"), "{why}");
+    assert!(why.contains("was waiting: 1 worker may be unavailable at once"), "{why}");
     assert_eq!((rig.boots(), rig.cordoned().await), (before, BTreeMap::new()), "nothing was touched");
 }
 

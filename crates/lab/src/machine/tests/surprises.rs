@@ -250,3 +250,31 @@ fn health_is_unknown_before_the_first_check() {
     let between = told("Health check successful").duration_since(told("started with PID"));
     assert_eq!(between.as_millis(), 1_000);
 }
+
+/// As rows 841 and 845 of the recordings: the container runtime gets worse again after it was healthy, and everybody who listens hears it.
+#[test]
+fn leftover_services_get_worse_again_on_a_slow_host() {
+    let mut rig = Rig::new();
+    rig.on(101);
+    rig.machines.set_slow(101, true);
+    rig.wait(40);
+    rig.apply(101, Role::ControlPlane);
+    rig.wait(90);
+    let log = &rig.machines.get(101).unwrap().log;
+    let checks = |of: &str| -> Vec<bool> {
+        let healthy = |what: &Happening| match what {
+            Happening::Service(id, _, text, healthy) if id == of && text.starts_with("Health check") => {
+                *healthy
+            }
+            _ => None,
+        };
+        log.iter().filter_map(|entry| healthy(&entry.what)).collect()
+    };
+    assert_eq!(checks("containerd"), [false, true, false, true]);
+    assert_eq!(checks("cri"), [false, true]);
+    assert_eq!(checks("kubelet"), [true]);
+    rig.on(102);
+    rig.wait(40);
+    let healthy = rig.machines.services(102).into_iter().all(|service| service.healthy != Some(false));
+    assert!(healthy, "only there");
+}

@@ -279,6 +279,10 @@ proptest! {
         };
         let approved = permit.is_outage() && sketch.policy.api_outage && effect == Effect::Absence;
         prop_assert!(kept || approved && voters <= 2 && now == voters, "{stay} of {voters} stay");
+        // Of an etcd that lacks a member, nothing that works is taken.
+        let down = is_down(&sketch.view(), &want.node) && effect == Effect::Removal;
+        let takes = sketch.is_voter(&want.node) && effect != Effect::Eviction;
+        prop_assert!(!takes || down || stay + 1 == voters, "{stay} of {voters} stay");
         prop_assert!(!permit.is_outage() || sketch.policy.api_outage);
     }
 

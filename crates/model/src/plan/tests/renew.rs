@@ -45,7 +45,7 @@ fn a_dead_node_leaves_etcd_and_kubernetes_before_it_is_created_again() {
     assert_eq!(plan.blocked, []);
     assert_eq!(
         kinds(&plan),
-        ["stop-vm", "leave-etcd", "delete-node", "delete-vm", "create-vm", "start-vm", "configure", "join"]
+        ["stop-vm", "leave-etcd", "delete-vm", "delete-node", "create-vm", "start-vm", "configure", "join"]
     );
     assert_eq!(plan.goals().iter().filter(|goal| matches!(goal, Goal::Replace { .. })).count(), 1);
     let step = |kind: &str| plan.steps.iter().find(|step| step.id.kind() == kind).unwrap();
@@ -66,7 +66,7 @@ fn a_dead_node_leaves_etcd_and_kubernetes_before_it_is_created_again() {
     let worker = replace(&dead("w-1"), "w-1", false);
     assert_eq!(
         kinds(&worker),
-        ["stop-vm", "delete-node", "delete-vm", "create-vm", "start-vm", "configure", "join"]
+        ["stop-vm", "delete-vm", "delete-node", "create-vm", "start-vm", "configure", "join"]
     );
 }
 
@@ -86,8 +86,8 @@ fn a_node_that_is_not_proved_to_be_dead_needs_a_word_more() {
             "move-leadership",
             "leave-etcd",
             "stop-vm",
-            "delete-node",
             "delete-vm",
+            "delete-node",
             "create-vm",
             "start-vm",
             "configure",
@@ -100,7 +100,7 @@ fn a_node_that_is_not_proved_to_be_dead_needs_a_word_more() {
     assert_eq!(replace(&off, "w-1", false).units, []);
     assert_eq!(
         kinds(&replace(&off, "w-1", true)),
-        ["delete-node", "delete-vm", "create-vm", "start-vm", "configure", "join"]
+        ["delete-vm", "delete-node", "create-vm", "start-vm", "configure", "join"]
     );
 }
 
@@ -168,7 +168,7 @@ fn data_disks_stay_unless_all_of_them_may_go() {
     let plan = replace(&world, "w-1", false);
     assert_eq!(
         kinds(&plan),
-        ["stop-vm", "delete-node", "renew-disk", "start-vm", "configure", "join"],
+        ["stop-vm", "renew-disk", "delete-node", "start-vm", "configure", "join"],
         "{:?}",
         plan.blocked
     );
@@ -193,7 +193,7 @@ fn a_vm_without_a_system_disk_is_replaced_without_a_word_more() {
     vm.config.insert("scsi1".to_owned(), "lvm:vm-150021-disk-1,size=100G,wwn=0x5".to_owned());
     assert_eq!(
         kinds(&replace(&world, "w-1", false)),
-        ["delete-node", "renew-disk", "start-vm", "configure", "join"]
+        ["renew-disk", "delete-node", "start-vm", "configure", "join"]
     );
 }
 
@@ -217,6 +217,38 @@ fn a_replacement_that_was_interrupted_after_the_node_left_etcd_names_its_command
     let again = replace(&world, "cp-3", true);
     assert_eq!(again.blocked, []);
     assert!(kinds(&again).contains(&"create-vm"), "{:?}", kinds(&again));
+}
+
+/// The cluster in the moments of a replacement in which its Node says that it runs.
+#[test]
+fn leftover_a_replacement_that_was_interrupted_is_continued_and_never_undone() {
+    for node in ["cp-3", "w-1"] {
+        let mut off = healthy();
+        let seen = off.kubernetes.nodes.get_mut(node).unwrap();
+        (seen.schedulable, seen.ready) = (false, false);
+        seen.cordoned = Some(format!("replace/{node} by eva@laptop"));
+        off.machines.remove(node);
+        for machine in off.machines.values_mut() {
+            if let Etcd::Member { members: Some(members), .. } = &mut machine.etcd {
+                members.retain(|member| !member.is_of(node));
+            }
+        }
+        vm(&mut off, node).running = false;
+        let mut deleted = off.clone();
+        deleted.proxmox.marked.retain(|vm| vm.mark.node != node);
+        for (what, world) in [("its VM is off", off), ("its VM is deleted", deleted)] {
+            let applied = plan(&blueprint(), &rendered(), &world);
+            let touches = |step: &&Step| step.action.node() == Some(node);
+            assert!(!applied.steps.iter().any(|step| touches(&step)), "{what}: {:?}", ids(&applied));
+            let [blocked] = applied.blocked.as_slice() else { panic!("{what}: {:?}", applied.blocked) };
+            assert!(blocked.what.contains(what), "{}", blocked.what);
+            assert_eq!(blocked.hint, format!("continue it: `talosmith node replace {node}`"));
+            let again = replace(&world, node, false);
+            assert_eq!(again.blocked, [], "{what}");
+            assert!(kinds(&again).contains(&"create-vm"), "{what}: {:?}", kinds(&again));
+            assert!(kinds(&again).contains(&"delete-node"), "{what}: {:?}", kinds(&again));
+        }
+    }
 }
 
 #[test]

@@ -438,3 +438,18 @@ fn stops_that_are_not_on_the_way_are_named() {
     passed.blueprint.options.via.talos = vec!["v1.13.9".to_owned()];
     assert_eq!(ignored(&passed), None);
 }
+
+/// Before 1.13 the call that installs an image reboots the machine: no second reboot is planned.
+#[test]
+fn leftover_a_reboot_that_the_installation_makes_is_not_a_step() {
+    let kinds = |plan: &Plan| -> Vec<String> {
+        let of_node = |step: &&Step| step.unit.is_some() && step.action.node() == Some("w-1");
+        plan.steps.iter().filter(of_node).map(|step| step.id.kind().to_owned()).collect()
+    };
+    let old = Case::new("v1.12.4", "v1.13.9").plan();
+    assert_eq!(kinds(&old), ["drain-node", "install-talos", "verify-node", "uncordon-node"]);
+    let new = Case::new("v1.13.9", "v1.14.1").plan();
+    assert_eq!(kinds(&new), ["drain-node", "install-talos", "reboot-node", "verify-node", "uncordon-node"]);
+    let seconds = |plan: &Plan| plan.units.iter().map(|unit| plan.unit_seconds(unit)).sum::<u32>();
+    assert_eq!(seconds(&old), seconds(&new), "it takes as long");
+}

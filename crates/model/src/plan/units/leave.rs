@@ -9,6 +9,7 @@ use crate::blueprint::Node;
 use crate::gate::{Blocker, Effect, Request, Verdict};
 use crate::names::NodeName;
 use crate::observed::Api;
+use crate::quorum;
 use crate::step::{Action, Disruption, Step, StepId, UnitId};
 use crate::unit::{Goal, Unit};
 
@@ -46,13 +47,21 @@ impl Builder<'_> {
         for removal in removals {
             let node = removal.node.clone();
             let votes = course.outlook.votes(&node);
+            let listed = course.outlook.is_listed(&node);
+            let request = Request {
+                unit: UnitId(format!("remove/{node}")),
+                node: node.clone(),
+                effect: Effect::Removal,
+            };
+            let voters = course.outlook.forecast(&request, true, 1).voters.filter(|_| listed);
+            let tolerance = voters.and_then(|(healthy, voters)| quorum::tolerance(healthy, voters));
             let draft = DraftUnit {
                 unit: UnitId(format!("remove/{node}")),
                 node: node.clone(),
                 goal: Goal::Remove { node: node.clone() },
                 disruption: Disruption::Delete,
                 effect: Effect::Removal,
-                acts: removal.acts(course.outlook.is_listed(&node)),
+                acts: removal.acts(listed, tolerance),
                 after: vec![],
                 installs: false,
             };

@@ -159,27 +159,45 @@ impl Need {
                 Disruption::Reboot => ConfigMode::Reboot,
                 _ => ConfigMode::NoReboot,
             };
-            let seconds = if mode == ConfigMode::Reboot { usual::RESTART } else { usual::SERVICES };
+            let seconds = match mode {
+                ConfigMode::Reboot => usual::RESTART,
+                ConfigMode::Staged => usual::STAGE,
+                ConfigMode::NoReboot => usual::SERVICES,
+            };
             let action = Action::Reconfigure { node: node.into(), mode };
             acts.push(DraftStep::new(action, config.reason.as_str(), seconds));
         }
-        if let Some(install) = &self.install {
-            let (image, talos) = (install.image.clone(), install.talos.clone());
-            let action = Action::InstallTalos { node: node.into(), image, talos, mode: reboot };
-            acts.push(DraftStep::new(action, install.reason.as_str(), usual::INSTALL));
-            // A VM that is stopped and started boots it as well.
-            if self.power_cycle.is_empty() || self.vm.is_none() {
-                let reason = match reboot {
-                    RebootMode::Default => "it boots the image that was installed",
-                    RebootMode::PowerCycle => {
-                        "it boots the image that was installed; the first node of its role shows whether it boots from firmware"
-                    }
-                };
-                let action = Action::RebootNode { node: node.into(), mode: reboot };
-                acts.push(DraftStep::new(action, reason, usual::RESTART));
+        acts.extend(self.install.iter().flat_map(|install| self.install_acts(node, install, reboot)));
+        acts.extend(self.vm_acts(node));
+        acts
+    }
+
+    /// The image is installed, and the machine boots it.
+    fn install_acts(&self, node: &str, install: &Install, reboot: RebootMode) -> Vec<DraftStep> {
+        let (image, talos) = (install.image.clone(), install.talos.clone());
+        let action = Action::InstallTalos { node: node.into(), image, talos, mode: reboot };
+        let boots = match reboot {
+            RebootMode::Default => "it boots the image that was installed",
+            RebootMode::PowerCycle => {
+                "it boots the image that was installed; the first node of its role shows whether it boots from firmware"
             }
+        };
+        let (reason, seconds) = match install.reboots_itself() {
+            true => (format!("{}; {boots}", install.reason), usual::INSTALL + usual::RESTART),
+            false => (install.reason.clone(), usual::INSTALL),
+        };
+        let mut acts = vec![DraftStep::new(action, reason, seconds)];
+        // A VM that is stopped and started boots it as well.
+        if !install.reboots_itself() && (self.power_cycle.is_empty() || self.vm.is_none()) {
+            let action = Action::RebootNode { node: node.into(), mode: reboot };
+            acts.push(DraftStep::new(action, boots, usual::RESTART));
         }
-        // A machine without a VM of ours has neither of these.
+        acts
+    }
+
+    /// What is done to its VM. A machine without a VM of ours has none of it.
+    fn vm_acts(&self, node: &str) -> Vec<DraftStep> {
+        let mut acts = vec![];
         let Some(vm) = &self.vm else { return acts };
         // It has moved by then.
         let vm = &match &self.moves {
@@ -193,7 +211,7 @@ impl Need {
                 set: self.power_cycle.set.clone(),
                 says: self.power_cycle.says.clone(),
             };
-            acts.push(DraftStep::new(action, "its VM does not match the file", usual::RESTART));
+            acts.push(DraftStep::new(action, "its VM does not match the file", usual::POWER_CYCLE));
         }
         for disk in &self.left_disks {
             let action = Action::DeleteDisk {

@@ -33,7 +33,7 @@ impl Builder<'_> {
                 "Talosmith does not upgrade Talos on {}: {before} comes before it, and is blocked",
                 node.name
             );
-            let hint = "what blocks the control plane node is said above; workers follow once it is upgraded";
+            let hint = "remove what blocks the control plane node first; workers follow once it is upgraded";
             return self.block(&node.name, Disruption::Reboot, what, hint.to_owned());
         }
         let disruption = need.disruption(restarts);

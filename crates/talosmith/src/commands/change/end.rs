@@ -26,11 +26,13 @@ pub fn unknown_name(UnknownName { given, name, known }: &UnknownName) -> Problem
         Given::AllowDestroy => format!("`--allow-destroy` names {name}, and the cluster has no such node"),
         Given::Target => format!("`--target` names {name}, and the cluster has no such node"),
         Given::Argument => format!("the file has no node {name}"),
+        Given::Host => format!("Proxmox has no host {name}"),
         Given::Disk => format!("`--allow-destroy` names {name}, and {node} has no disk {disk}"),
     };
     let (wanted, prefix, things) = match given {
         Given::Disk => (disk, format!("{node}/"), "disks"),
-        _ => (name.as_str(), String::new(), "nodes"),
+        Given::Host => (name.as_str(), String::new(), "hosts"),
+        Given::AllowDestroy | Given::Target | Given::Argument => (name.as_str(), String::new(), "nodes"),
     };
     // Several, because one of them may be deleted: which one is meant, the operator says.
     let (mut near, mut others) = (Vec::new(), known.iter().map(String::as_str).collect::<Vec<_>>());

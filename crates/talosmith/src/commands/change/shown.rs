@@ -36,6 +36,10 @@ impl Shown {
             Notice::OtherOperator => {
                 self.printer.note("Another operator held the lease in between. Observing again.");
             }
+            Notice::WaitsForTask { vm, lock, seconds } => self.printer.note(&format!(
+                "Waiting for the Proxmox task that holds the lock `{lock}` on {} (VM {} on {}, timeout {seconds} s).",
+                vm.mark.node, vm.vmid, vm.host
+            )),
             Notice::RunStarts(plan) => {
                 *self.view() = Some(Arc::new(self.printer.run(plan, self.saved)));
                 self.changed.notify_one();

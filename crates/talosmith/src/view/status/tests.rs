@@ -205,9 +205,10 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
     let why = "reading VM 150021 on pve2: no route to host";
     seen.unobserved = vec![Unobserved { what: "VM 150021 on pve2".into(), why: why.into() }];
     let mut plan = plan_of(vec![]);
-    for text in
-        ["whether VM 150021 on pve2 is home-work-1 could not be read; it is left alone", "something else"]
-    {
+    for text in [
+        "whether VM 150021 on pve2 is home-work-1 could not be read; Talosmith does not change it",
+        "something else",
+    ] {
         plan.notes.push(Note { text: text.into() });
     }
     let mut text = Vec::new();
@@ -515,7 +516,7 @@ fn issue_20_who_cordoned_what_and_what_the_next_run_does_is_told() {
     let text = page(&seen, &restarts());
     let lines = [
         "cordoned: home-work-1 by Talosmith, for restart/home-work-1 by eva@laptop",
-        "cordoned: home-work-2 by a person or another program; Talosmith leaves it cordoned",
+        "cordoned: home-work-2 by a person or another program; Talosmith does not uncordon it",
         "in progress: restart/home-work-1 by eva@laptop",
         "Next:   power cycle home-control-1; power cycle home-work-1; remove home-work-2; about 3 min.",
     ];
@@ -531,7 +532,7 @@ fn issue_20_who_cordoned_what_and_what_the_next_run_does_is_told() {
     let cordon = cordoned(Some("replace/home-work-1 by eva@laptop"));
     replaced.kubernetes.nodes.insert("home-work-1".into(), cordon);
     let text = page(&replaced, &restarts());
-    let line = "interrupted: replace/home-work-1 by eva@laptop; `talosmith node replace home-work-1 --force` continues it";
+    let line = "interrupted: replace/home-work-1 by eva@laptop; `talosmith apply` uncordons the node";
     assert!(text.lines().any(|other| other == line), "{text}");
     let document = serde_json::to_value(json(&blueprint(), &seen, &restarts())).unwrap();
     assert_eq!(document["cordons"]["home-work-2"]["by"], "person");

@@ -1,44 +1,13 @@
 //! The program dies around any change of an upgrade; the next run finds what is left and finishes it.
 
-use std::collections::BTreeSet;
-
-use lab::{Service, Verdict, changes};
-
 use super::*;
-use crate::crashes::without_time;
-use crate::rig::{in_parallel, setting};
+use crate::moments::{self, Moment};
+use crate::rig::{in_parallel, runtime, setting};
 
 /// The labs of moments in which a run could die, each of which differs from the others in more than the time.
-async fn moments(file: &str, every: u64) -> Vec<(Vec<u8>, String)> {
-    type Found = (BTreeSet<u64>, Vec<(Vec<u8>, String)>);
+async fn crashes(file: &str, every: u64) -> Vec<Moment> {
     let rig = Rig::healthy().await;
-    let found: Arc<Mutex<Found>> = Arc::default();
-    rig.lab.on_call({
-        let (found, shared) = (found.clone(), Arc::downgrade(rig.lab.shared()));
-        move |number, moment, method, path| {
-            let Some(shared) = shared.upgrade() else { return Verdict::GoOn };
-            let service = match method {
-                "CALL" => Service::Talos,
-                _ if path.starts_with("/api2/") => Service::Proxmox,
-                _ => Service::Kubernetes,
-            };
-            // Renewing the lease changes nothing else.
-            let is_change = changes(service, method, path) && !path.contains("/150010/");
-            if !is_change && number % every != 0 {
-                return Verdict::GoOn;
-            }
-            let systems = shared.read(|systems, _| serde_json::to_value(systems).unwrap());
-            let mut found = found.lock().unwrap();
-            if found.0.insert(without_time(&systems)) {
-                let when = format!("{moment:?} call {number}, {method} {path}");
-                found.1.push((serde_json::to_vec(&systems).unwrap(), when));
-            }
-            Verdict::GoOn
-        }
-    });
-    finish(&rig, file, "without a crash").await;
-    rig.lab.on_call(|_, _, _, _| Verdict::GoOn);
-    std::mem::take(&mut found.lock().unwrap().1)
+    moments::around_changes(&rig, every, finish(&rig, file, "without a crash")).await
 }
 
 /// Goes on until nothing is left.
@@ -68,9 +37,9 @@ fn file() -> String {
 /// Some moments of every kind.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_dies_is_finished() {
-    let all = moments(&file(), 1_000).await;
+    let all = crashes(&file(), 1_000).await;
     assert!(all.len() > 40, "{}", all.len());
-    for (systems, when) in all.iter().step_by(9) {
+    for Moment { systems, when, .. } in all.iter().step_by(25) {
         finish(&Rig::copy_of(systems), &file(), when).await;
     }
 }
@@ -79,12 +48,10 @@ async fn an_upgrade_that_dies_is_finished() {
 #[test]
 #[ignore = "takes minutes: conformance/crashes/upgrade"]
 fn every_change_of_an_upgrade() {
-    let runtime =
-        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let every: u64 = setting("EVERY").unwrap_or(20);
-    let all = runtime().block_on(moments(&file(), every));
+    let all = runtime().block_on(crashes(&file(), every));
     let tried = all.len();
-    in_parallel(all, |(systems, when)| {
+    in_parallel(all, |Moment { systems, when, .. }| {
         runtime().block_on(async { finish(&Rig::copy_of(systems), &file(), when).await });
     });
     eprintln!("upgrade: {tried} different moments to die in, all finished");

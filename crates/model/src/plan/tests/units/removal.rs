@@ -46,6 +46,20 @@ fn control_plane_nodes_are_removed_one_by_one_dead_ones_first_and_never_the_last
     assert!(is_behind(&plan, "remove/cp-2", "remove/cp-3"));
     let forecast: Vec<_> = plan.units.iter().map(|unit| unit.forecast.voters).collect();
     assert_eq!(forecast, [Some((2, 2)), Some((1, 1))]);
+    for (node, voters) in [("cp-3", "2 voting members"), ("cp-2", "1 voting member")] {
+        let reason = &step(&plan, &format!("leave-etcd/{node}")).reason;
+        let wanted = format!("etcd then has {voters} and tolerates no failure");
+        assert!(reason.ends_with(&wanted), "leftover: {reason}");
+    }
+    let asked = Case::new().removed("cp-3").removed("cp-2").plan();
+    assert_eq!(asked.blocked.len(), 2);
+    for blocked in &asked.blocked {
+        assert!(
+            blocked.hint.contains("1 voting member and tolerates no failure"),
+            "leftover: {}",
+            blocked.hint
+        );
+    }
     assert_eq!(ids(&plan).iter().filter(|id| **id == "snapshot-etcd").count(), 1);
     let plan = case().dead("cp-2").plan();
     assert_eq!(units(&plan), ["remove/cp-2", "remove/cp-3"]);
@@ -198,7 +212,7 @@ fn a_replacement_is_one_unit_from_stop_to_join() {
     let plan = Case::new().dead("w-1").allowing(Allowed::data_of(["w-1"])).plan();
     assert_eq!(
         steps_of(&plan, "replace/w-1"),
-        ["stop-vm", "delete-vm", "create-vm", "start-vm", "configure", "join"]
+        ["stop-vm", "delete-vm", "delete-node", "create-vm", "start-vm", "configure", "join"]
     );
     let unit = unit(&plan, "replace/w-1");
     assert_eq!((unit.effect, unit.disruption), (Effect::Removal, Disruption::Replace));
@@ -206,7 +220,7 @@ fn a_replacement_is_one_unit_from_stop_to_join() {
     let plan = Case::new().dead("cp-3").allowing(Allowed::data_of(["cp-3"])).cores(&["cp-1"]).plan();
     assert_eq!(
         steps_of(&plan, "replace/cp-3"),
-        ["stop-vm", "leave-etcd", "delete-vm", "create-vm", "start-vm", "configure", "join"]
+        ["stop-vm", "leave-etcd", "delete-vm", "delete-node", "create-vm", "start-vm", "configure", "join"]
     );
     assert!(step(&plan, "stop-vm/cp-3/150013").after.iter().any(|id| id.0 == "snapshot-etcd"));
     // What restarts comes after it, when all members are there again.
