@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
+mod a_served_lab;
 mod attached;
 mod bundles;
 mod canaries;
@@ -19,6 +20,5 @@ mod offline;
 mod operators;
 mod proxmox;
 mod saved;
-mod served;
 mod shell;
 mod start;

@@ -1,4 +1,4 @@
-//! The lab on loopback: other programs, real sockets, TLS.
+//! The lab on loopback: other programs, real sockets, TLS. Its name makes it start first: it waits most of its time, and others run meanwhile.
 
 use std::io::{BufRead, BufReader};
 
