@@ -36,6 +36,7 @@ pub mod accounts;
 mod bootstrap;
 pub mod bring_up;
 pub mod by_hand;
+pub mod changed;
 pub mod destroy;
 pub mod drift;
 mod explained;

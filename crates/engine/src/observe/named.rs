@@ -19,22 +19,41 @@ pub(super) async fn missing(
     unobserved: &mut Vec<Unobserved>,
 ) -> Vec<MissingResource> {
     let mut missing: Vec<MissingResource> = pool(systems, blueprint, unobserved).await.into_iter().collect();
-    let wanted: BTreeSet<(&str, &str)> = devices(new.iter().copied()).collect();
+    let devices = devices(new.iter().copied()).map(|(name, host)| (name.to_owned(), host.to_owned()));
+    missing.extend(devices_missing(systems, &devices.collect(), unobserved).await);
+    missing
+}
+
+/// Devices, by mapping and host, that are not there.
+pub(super) async fn devices_missing(
+    systems: &Systems,
+    wanted: &BTreeSet<(String, String)>,
+    unobserved: &mut Vec<Unobserved>,
+) -> Vec<MissingResource> {
     if wanted.is_empty() {
-        return missing;
+        return vec![];
     }
     match ask(systems, systems.pve.pci_mappings(None)).await {
         Ok(mappings) => {
-            let gone = wanted.into_iter().filter(|(name, host)| is_on(&mappings, name, host) != Some(true));
-            missing.extend(gone.map(|(name, host)| MissingResource::Device {
-                mapping: name.to_owned(),
-                host: host.to_owned(),
+            let gone = wanted.iter().filter(|(name, host)| is_on(&mappings, name, host) != Some(true));
+            let missing = gone.map(|(name, host)| MissingResource::Device {
+                mapping: name.clone(),
+                host: host.clone(),
                 elsewhere: is_on(&mappings, name, host).is_some(),
-            }));
+            });
+            missing.collect()
         }
-        Err(why) => unobserved.push(Unobserved { what: "the names of devices".to_owned(), why }),
+        // A machine is not stopped for a device that it may not start with.
+        Err(why) => {
+            unobserved.push(Unobserved { what: "the names of devices".to_owned(), why });
+            let unknown = wanted.iter().map(|(name, host)| MissingResource::Device {
+                mapping: name.clone(),
+                host: host.clone(),
+                elsewhere: false,
+            });
+            unknown.collect()
+        }
     }
-    missing
 }
 
 /// The resource pool, if it is not there.

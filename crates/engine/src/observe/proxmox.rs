@@ -18,8 +18,8 @@ use model::observed::{
     Vm,
 };
 use model::ownership;
-use model::plan::moves;
 use model::plan::preflight;
+use model::plan::{changed, moves};
 use model::rights::{self, Need};
 use pve::Resource;
 use uuid::Uuid;
@@ -190,6 +190,7 @@ async fn observe_for(
                 seen.migrations = migrations(systems, sought, seen).await;
             }
             Box::pin(for_new_nodes(systems, sought, seen, unobserved)).await;
+            Box::pin(for_changed_vms(systems, blueprint, seen, unobserved)).await;
             seen.occupied = occupied(systems, blueprint, seen).await;
             if purpose == Purpose::Page {
                 // Needs Sys.Audit on /; what the token may not ask is not known.
@@ -421,6 +422,49 @@ async fn for_new_nodes(
         }
         Err(why) => unobserved.push(Unobserved { what: "what the token may do".to_owned(), why }),
     }
+    keep_bridges(networks, seen, unobserved);
+    seen.no_images =
+        Box::pin(boot_images::missing(systems, blueprint, sought.schematics, seen, &new, unobserved)).await;
+    seen.no_images.extend(other_files);
+    seen.missing_documents = documents::missing(systems, blueprint, seen, &new).await;
+    seen.missing_resources = named::missing(systems, blueprint, &new, unobserved).await;
+}
+
+/// What VMs need of their hosts that change, or are off: Proxmox would accept the change and refuse the start.
+async fn for_changed_vms(
+    systems: &Systems,
+    blueprint: &Blueprint,
+    seen: &mut Proxmox,
+    unobserved: &mut Vec<Unobserved>,
+) {
+    let asking = changed::asking(blueprint, seen);
+    let unlisted = |host: &str| {
+        seen.inventory.hosts.get(host).is_some_and(|host| host.online && host.bridges.is_empty())
+    };
+    let bridged = asking.iter().filter(|(node, vm)| !changed::new_bridges(node, vm, seen).is_empty());
+    let hosts: BTreeSet<String> =
+        bridged.map(|(_, vm)| vm.host.clone()).filter(|host| unlisted(host)).collect();
+    let devices = asking.iter().flat_map(|(node, vm)| {
+        changed::new_devices(node, vm).into_iter().map(|mapping| (mapping.to_owned(), vm.host.clone()))
+    });
+    let devices: BTreeSet<(String, String)> = devices.collect();
+    let networks = join_all(hosts.iter().map(|host| ask(systems, systems.pve.node_networks(host))));
+    let (networks, missing) = futures::join!(networks, named::devices_missing(systems, &devices, unobserved));
+    for missing in missing {
+        if !seen.missing_resources.contains(&missing) {
+            seen.missing_resources.push(missing);
+        }
+    }
+    let networks = hosts.into_iter().zip(networks).collect();
+    keep_bridges(networks, seen, unobserved);
+}
+
+/// Keeps which bridges hosts have.
+fn keep_bridges(
+    networks: Vec<(String, std::result::Result<Vec<pve::Network>, String>)>,
+    seen: &mut Proxmox,
+    unobserved: &mut Vec<Unobserved>,
+) {
     for (host, networks) in networks {
         match networks {
             Ok(networks) => {
@@ -435,11 +479,6 @@ async fn for_new_nodes(
             Err(why) => unobserved.push(Unobserved { what: format!("the bridges of {host}"), why }),
         }
     }
-    seen.no_images =
-        Box::pin(boot_images::missing(systems, blueprint, sought.schematics, seen, &new, unobserved)).await;
-    seen.no_images.extend(other_files);
-    seen.missing_documents = documents::missing(systems, blueprint, seen, &new).await;
-    seen.missing_resources = named::missing(systems, blueprint, &new, unobserved).await;
 }
 
 /// The zone of each SDN vnet. Only a name that no bridge of a host has by custom can be one.

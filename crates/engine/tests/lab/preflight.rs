@@ -231,3 +231,22 @@ async fn by_reading_3_a_file_that_only_has_the_name_of_the_image_is_refused() {
         refusal.why
     );
 }
+
+/// Proxmox accepts each of these for a VM that runs, and refuses the next start: after the node was drained and stopped.
+#[tokio::test(start_paused = true)]
+async fn what_a_running_vm_would_not_start_with_is_refused_before_it_is_stopped() {
+    let rig = Rig::healthy().await;
+    let (changes, boots) = (rig.count_changes(), rig.boots());
+    for (wanted, code) in [("cpu: 400", RefusalCode::Processors), ("pci: [nothing]", RefusalCode::NotFound)] {
+        let file = HOME.replace("worker, count: 2", &format!("worker, count: 2, {wanted}"));
+        let plan = rig.observe(&file).await.plan();
+        let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
+        assert!(!codes.is_empty() && codes.iter().all(|it| *it == code), "{wanted}: {:?}", plan.refusals);
+    }
+    let elsewhere = HOME.replace("vip:", "bridge: vmbr9, vip:");
+    let plan = rig.observe(&elsewhere).await.plan();
+    let bridges = plan.refusals.iter().filter(|refusal| refusal.code == RefusalCode::Bridge);
+    assert_eq!(bridges.count(), 5, "{:?}", plan.refusals);
+    assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(rig.boots(), boots);
+}

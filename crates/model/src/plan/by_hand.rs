@@ -122,7 +122,8 @@ pub fn plan_by_hand(
     allowed: &Allowed,
     asked: &ByHand,
 ) -> Plan {
-    if let Some(refusal) = refuse::silence(observed).or_else(|| no_cluster(blueprint)) {
+    let refusal = refuse::silence(observed).or_else(|| no_cluster(blueprint));
+    if let Some(refusal) = refusal.or_else(|| no_vms(blueprint, observed)) {
         return finish(blueprint, Found { refusals: vec![refusal], ..Found::default() });
     }
     let mut refusals = refuse::always(blueprint, observed);
@@ -169,6 +170,25 @@ fn no_cluster(blueprint: &Blueprint) -> Option<Refusal> {
     })
 }
 
+/// Without VMs there is nothing to act on, and no record is created for it.
+fn no_vms(blueprint: &Blueprint, observed: &Observed) -> Option<Refusal> {
+    let proxmox = &observed.proxmox;
+    let may_exist = |node: &Node| {
+        node.external
+            || owned::vm_of(blueprint, proxmox, &node.name).is_some()
+            || proxmox.unread.contains_key(&node.vmid)
+            || proxmox.hidden.contains_key(&node.vmid)
+            || proxmox.creating.contains_key(&node.vmid)
+            || observed.machines.get(&node.name).is_some_and(|machine| machine.api == Api::Configured)
+    };
+    let removed = !observed.removed.is_empty();
+    (!removed && !observed.kubernetes.answered && !blueprint.nodes.values().any(may_exist)).then(|| Refusal {
+        code: RefusalCode::NotFound,
+        why: format!("the cluster {} has no VMs in Proxmox", blueprint.cluster),
+        hint: "`talosmith apply` creates it".to_owned(),
+    })
+}
+
 impl Builder<'_> {
     fn by_hand(&mut self, node: &Node, hand: Hand) {
         let kubernetes = &self.observed.kubernetes;
@@ -181,8 +201,14 @@ impl Builder<'_> {
                 self.notes.push(Note { text: format!("{} is off already", node.name) });
             }
             (Hand::Reboot | Hand::Shutdown, _) if !answers => {
-                let what = format!("Talosmith does not {hand} {}: its machine does not respond", node.name);
-                let hint = "`talosmith status` says what is known of it; a VM that hangs is reset in Proxmox";
+                let (why, hint) = match self.has_no_vm(node) {
+                    true => ("it has no VM", "`talosmith plan` says what `talosmith apply` would create"),
+                    false => (
+                        "its machine does not respond",
+                        "`talosmith status` says what is known of it; a VM that hangs is reset in Proxmox",
+                    ),
+                };
+                let what = format!("Talosmith does not {hand} {}: {why}", node.name);
                 self.block(&node.name, Disruption::Reboot, what, hint.to_owned());
             }
             (Hand::Cordon | Hand::Uncordon | Hand::Drain, None) => {
@@ -214,6 +240,14 @@ impl Builder<'_> {
             // These are no hands that are laid on a node as it is.
             (Hand::Replace | Hand::DrainHost | Hand::UndrainHost, _) => {}
         }
+    }
+
+    /// Whether Proxmox answered, and has no VM of a node.
+    fn has_no_vm(&self, node: &Node) -> bool {
+        let proxmox = &self.observed.proxmox;
+        preflight::to_create(self.blueprint, proxmox).any(|new| new.name == node.name)
+            && !proxmox.hidden.contains_key(&node.vmid)
+            && !proxmox.creating.contains_key(&node.vmid)
     }
 
     /// Whether Proxmox says that the VM of a node is off.

@@ -26,6 +26,16 @@ impl<'a> Builder<'a> {
         if !self.knows_host(host) {
             return;
         }
+        // What is there cannot be seen, and nothing can leave.
+        if !self.observed.proxmox.inventory.hosts.get(host).is_some_and(|seen| seen.online) {
+            return self.refusals.push(Refusal {
+                code: RefusalCode::Host,
+                why: format!("{host} is offline, so no node can leave it"),
+                hint: "bring the host back, then run the command again; if it does not come back, replace the nodes that it had: \
+                       `talosmith status` shows them, `talosmith node replace NODE` replaces one that is proved dead"
+                    .to_owned(),
+            });
+        }
         let here = self.nodes_on(host);
         if let Some(refusal) = self.too_many_voters(host, &here) {
             return self.refusals.push(refusal);

@@ -208,19 +208,21 @@ pub(super) fn memory(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
 
 /// More processors are asked for one VM than its host has. Proxmox would make the VM and refuse to start it.
 pub(super) fn processors(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
-    let too_many = |node: &Node| {
-        let host = node.host.as_ref()?;
-        let has = observed.proxmox.inventory.hosts.get(host).filter(|h| h.online)?.cpus;
-        (has > 0 && node.cores > has).then(|| Refusal {
-            code: RefusalCode::Processors,
-            why: format!(
-                "{} asks for {} cores, and {host} has {has} CPUs: Proxmox would not start it",
-                node.name, node.cores
-            ),
-            hint: "give it fewer cores (`cores` of its size or pool), or another host".to_owned(),
-        })
-    };
+    let too_many = |node: &Node| too_many_cores(observed, node, node.host.as_ref()?);
     to_create(blueprint, &observed.proxmox).filter_map(too_many).collect()
+}
+
+/// The same of one VM.
+pub(super) fn too_many_cores(observed: &Observed, node: &Node, host: &str) -> Option<Refusal> {
+    let has = observed.proxmox.inventory.hosts.get(host).filter(|h| h.online)?.cpus;
+    (has > 0 && node.cores > has).then(|| Refusal {
+        code: RefusalCode::Processors,
+        why: format!(
+            "{} asks for {} cores, and {host} has {has} CPUs: Proxmox would not start it",
+            node.name, node.cores
+        ),
+        hint: "give it fewer cores (`cpu` of its pool, node or size), or another host".to_owned(),
+    })
 }
 
 /// What does not keep anything from being created, and should be known before. `plan` and `doctor` both report it.

@@ -1,8 +1,8 @@
 //! When nothing may be touched. Each rule is one function that returns its reasons; all are reported at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Refusal, RefusalCode, accounts, lost, ownership, preflight};
+use super::{Refusal, RefusalCode, accounts, changed, lost, ownership, preflight};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Api, Observed, Vm};
@@ -70,7 +70,7 @@ fn hidden(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     observed.proxmox.hidden.iter().map(refusal).collect()
 }
 
-/// Rules that hold before anything is created.
+/// Rules that hold before anything is created, or changed in a way that takes a start.
 #[must_use]
 pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     [
@@ -83,6 +83,7 @@ pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         accounts::taken(blueprint, observed),
         preflight::images(observed),
         preflight::named(observed),
+        changed::refusals(blueprint, observed),
     ]
     .concat()
 }
@@ -326,7 +327,13 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
             Some(h) if !h.online => "it is offline",
             Some(h) if h.maintenance => "it is in maintenance mode, and Proxmox migrates VMs to other hosts",
             Some(h) => {
-                refusals.extend(missing_bridges(node, host, &h.bridges));
+                let extra = node.settings.extra_nics.iter().map(|nic| &nic.bridge);
+                refusals.extend(missing_bridges(
+                    node,
+                    host,
+                    &h.bridges,
+                    [&node.bridge].into_iter().chain(extra),
+                ));
                 continue;
             }
         };
@@ -340,15 +347,17 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
 }
 
 /// Proxmox accepts a bridge that does not exist, and fails when the VM starts.
-fn missing_bridges(node: &Node, host: &str, bridges: &[String]) -> Vec<Refusal> {
+pub(super) fn missing_bridges<'a>(
+    node: &Node,
+    host: &str,
+    bridges: &[String],
+    wanted: impl Iterator<Item = &'a String>,
+) -> Vec<Refusal> {
     if bridges.is_empty() {
         // They could not be listed.
         return vec![];
     }
-    let mut wanted: Vec<&String> =
-        [&node.bridge].into_iter().chain(node.settings.extra_nics.iter().map(|nic| &nic.bridge)).collect();
-    wanted.sort();
-    wanted.dedup();
+    let wanted: BTreeSet<&String> = wanted.collect();
     wanted
         .into_iter()
         .filter(|bridge| !bridges.contains(bridge))

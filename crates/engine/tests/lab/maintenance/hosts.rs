@@ -2,6 +2,7 @@
 
 use model::allowed::Allowed;
 use model::event::Outcome;
+use model::plan::RefusalCode;
 use model::plan::by_hand::{ByHand, Hand};
 
 use super::{done, planned, units};
@@ -120,4 +121,30 @@ async fn a_host_in_maintenance_holds_restarts_of_its_nodes() {
         ran.failures()
     );
     assert_eq!(boots, rig.boots());
+}
+
+/// What is on it cannot be seen, and nothing can leave it: that is no drained host.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_off_is_not_drained() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(150_021).await;
+    rig.lab.inject(lab::Injection::HostOffline(host.clone()));
+    let (_, plan) = planned(&rig, HOME, &drain(&host), Allowed::default()).await;
+    let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
+    assert!(codes.contains(&RefusalCode::Host), "{:?}", plan.refusals);
+    assert!(plan.steps.is_empty(), "{:?}", plan.steps);
+    assert!(!plan.notes.iter().any(|note| note.text.contains("home-work-1")), "{:?}", plan.notes);
+}
+
+/// No record is created for a command that has nothing to act on.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_vms_has_no_nodes_to_reboot_or_drain() {
+    let rig = Rig::new();
+    for asked in
+        [ByHand::of(Hand::Reboot, ["home-work-1"]), ByHand::of(Hand::Drain, ["home-work-1"]), drain("pve1")]
+    {
+        let (_, plan) = planned(&rig, HOME, &asked, Allowed::default()).await;
+        let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
+        assert_eq!((codes, plan.steps.len()), (vec![RefusalCode::NotFound], 0), "{:?}", plan.refusals);
+    }
 }
