@@ -54,6 +54,8 @@ pub(crate) struct Context {
     configured: Mutex<BTreeSet<NodeName>>,
     /// Whether this run is deleting the cluster record VM, so that its absence is no surprise.
     pub deletes_record: AtomicBool,
+    /// Whether this run moves the cluster record VM to another host, or has done so.
+    pub moves_record: AtomicBool,
     /// Control plane nodes that failed in this run, and why the first did.
     failed_control_planes: Mutex<(usize, String)>,
     /// Who may be disrupted, and who is.
@@ -81,6 +83,7 @@ impl Context {
             unproved: Mutex::default(),
             configured: Mutex::default(),
             deletes_record: AtomicBool::new(false),
+            moves_record: AtomicBool::new(false),
             failed_control_planes: Mutex::default(),
             permits: Permits::default(),
             restarted: Mutex::default(),

@@ -404,8 +404,8 @@ impl<'a> Prover<'a> {
         let name = &self.node.name;
         self.refused("printed its certificate on its console before that was read, and cannot be restarted safely")
             .hint(format!(
-                "nothing was sent to it: {why}. If {name} is not in use, stop its VM in Proxmox and run the command again, or let \
-                 `talosmith apply --allow-destroy {name}` replace it"
+                "nothing was sent to it: {why}. If {name} is not in use, stop its VM in Proxmox and run the command again, or replace \
+                 it: `talosmith node replace {name}`"
             ))
     }
 }

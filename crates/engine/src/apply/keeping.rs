@@ -46,7 +46,7 @@ pub(crate) async fn keep(context: Arc<Context>, urgent: Arc<Notify>) -> Error {
 }
 
 /// One renewal. Only what ends the run is an error: the lease is another operator's, was out of reach for too long, or its record is
-/// gone for certain, unless this run is deleting it.
+/// gone for certain, unless this run deletes or moves it.
 async fn in_time(
     context: &Context,
     validity: &Validity,
@@ -68,7 +68,8 @@ async fn in_time(
             None => error,
         });
     }
-    if let Some(record) = record.filter(|_| !context.deletes_record.load(Ordering::Relaxed)) {
+    let ours = context.deletes_record.load(Ordering::Relaxed) || context.moves_record.load(Ordering::Relaxed);
+    if let Some(record) = record.filter(|_| !ours) {
         // Its VM ID has another VM by now, or its notes say something else: they will not say again that the lease is ours.
         if error.kind() == Kind::Refused {
             return Err(error);

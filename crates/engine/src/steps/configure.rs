@@ -212,7 +212,7 @@ pub(super) fn wiped(context: &Context, node: &Node) -> String {
         ),
         false => {
             format!(
-                "perhaps its disk was wiped; then `talosmith apply --allow-destroy {name}` deletes its VM and creates the node again"
+                "perhaps its disk was wiped; then `talosmith node replace {name}` creates the node again and keeps its data disks"
             )
         }
     }

@@ -4,6 +4,7 @@
 //! answer may be lost, so what counts is where the VM is: on the new host, with the same mark, UUID and generation, and nowhere else. A VM
 //! that cannot move while it runs is shut down before and started afterwards, wherever it is by then.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -108,6 +109,8 @@ pub(super) async fn record(context: &Context, from: &VmRef, to: &str, progress: 
     if place(context, RECORD_NODE, &course).await?.host == to {
         return Ok(Done::default());
     }
+    // A renewal that meets the migration must not blame it on others. It stays so: an older handle may still ask.
+    context.moves_record.store(true, Ordering::Relaxed);
     let warnings = go(context, RECORD_NODE, &course, progress).await?;
     // The lease is renewed, and in the end released, where it is now.
     let record = context.record()?.moved_to(to);

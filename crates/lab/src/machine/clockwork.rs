@@ -77,7 +77,7 @@ impl Machines {
     /// A system that was ready once is kept.
     fn end_probation(&mut self, vmid: u32) {
         let ready = self.status(vmid).is_some_and(|status| status.stage == "running" && status.ready);
-        if let Some(machine) = self.machines.get_mut(&vmid).filter(|_| ready) {
+        if let Some(machine) = self.machines.get_mut(&vmid).filter(|machine| ready && machine.has_booted()) {
             machine.disk.on_probation = false;
         }
     }

@@ -26,6 +26,9 @@ pub struct Machine {
     pub hardware: Boot,
     /// What survives a power-off.
     pub disk: Disk,
+    /// The system that it was last started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<BootImage>,
     /// How often it was started, counting restarts.
     pub boots: u64,
     /// Connections made in another epoch are dead.
@@ -305,6 +308,7 @@ impl Machine {
         Self {
             hardware,
             disk: Disk::default(),
+            running: None,
             boots: 0,
             epoch: 0,
             keys: 0,
@@ -322,12 +326,22 @@ impl Machine {
         }
     }
 
-    /// The system that is on the disk.
-    pub(crate) fn image(&self) -> Option<&BootImage> {
+    /// The system that boots next.
+    pub(crate) fn on_disk(&self) -> Option<&BootImage> {
         self.disk.system.as_ref().or(self.hardware.image.as_ref())
     }
 
-    /// The Talos version on the disk, with its `v`.
+    /// The system that runs. Another one that was installed beside it shows only after the next boot.
+    pub(crate) fn image(&self) -> Option<&BootImage> {
+        self.running.as_ref().or(self.on_disk())
+    }
+
+    /// Whether it runs the system that boots next.
+    pub(crate) fn has_booted(&self) -> bool {
+        self.image() == self.on_disk()
+    }
+
+    /// The Talos version that runs, with its `v`.
     pub(crate) fn talos(&self) -> &str {
         self.image().map_or("v0.0.0", |image| image.talos.as_str())
     }
@@ -392,6 +406,7 @@ impl Machine {
         if let Some(staged) = self.disk.staged.take() {
             self.install(staged);
         }
+        self.running = self.on_disk().cloned();
         self.print_boot(now);
         if self.image().is_none() || self.disk.empty {
             self.phase = Phase::Blank;
@@ -423,7 +438,7 @@ impl Machine {
     pub(super) fn revert(&mut self) -> bool {
         self.disk.on_probation = false;
         let Some(previous) = self.disk.previous.take() else { return false };
-        self.disk.previous = self.image().cloned();
+        self.disk.previous = self.on_disk().cloned();
         self.disk.system = Some(previous);
         true
     }

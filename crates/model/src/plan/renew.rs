@@ -242,8 +242,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Disks with data that were not named to be deleted, by their keys.
-    fn kept_disks(&self, node: &Node, vm: &Vm) -> Vec<String> {
+    /// Disks with data, by their keys.
+    pub(super) fn data_disks(&self, node: &Node, vm: &Vm) -> Vec<String> {
         let own = vm::drives(node);
         let is_system = |key: &str| {
             own.iter().any(|drive| drive.key == key && !matches!(drive.holds, Holds::Data { .. }))
@@ -255,7 +255,12 @@ impl Builder<'_> {
         };
         let disks =
             vm.config.iter().filter(|(key, value)| holds_data(key, value)).map(|(key, _)| key.clone());
-        let disks: Vec<String> = disks.collect();
+        disks.collect()
+    }
+
+    /// The same, without those that may be deleted: all of them, or none.
+    fn kept_disks(&self, node: &Node, vm: &Vm) -> Vec<String> {
+        let disks = self.data_disks(node, vm);
         match disks.iter().all(|key| self.allowed.disk(&node.name, key)) {
             true => vec![],
             false => disks,

@@ -13,6 +13,7 @@ use crate::blueprint::{Node, Role};
 use crate::observed::{Api, Vm};
 use crate::quorum;
 use crate::step::{Action, Disruption, StepId};
+use crate::vm::words;
 
 /// Seconds for which the executor watches a node before it stops its VM.
 pub(super) const WATCH: u32 = 120;
@@ -83,9 +84,43 @@ impl Builder<'_> {
             self.block(&node.name, Disruption::Replace, what, hint);
             return false;
         }
+        if self.would_lose_disks(node, vm) {
+            return true;
+        }
         if self.votes(node) && !alone {
             self.one_by_one(node);
         }
+        true
+    }
+
+    /// Data disks go only if each is named: a node can be replaced without them.
+    fn would_lose_disks(&mut self, node: &Node, vm: &Vm) -> bool {
+        let named = self.allowed.disks.get(&node.name);
+        let disks = self.data_disks(node, vm);
+        let lost: Vec<&String> =
+            disks.iter().filter(|disk| !named.is_some_and(|named| named.contains(*disk))).collect();
+        if lost.is_empty() {
+            return false;
+        }
+        let size = |disk: &String| match vm.config.get(disk).and_then(|value| words::gib(value)) {
+            Some(gib) => format!("{disk} with {gib} GiB"),
+            None => disk.clone(),
+        };
+        let all: Vec<String> = lost.iter().map(|disk| size(disk)).collect();
+        let flags: Vec<String> =
+            lost.iter().map(|disk| format!("--allow-destroy {}/{disk}", node.name)).collect();
+        let what = format!(
+            "Talosmith does not delete the VM of {}: its data disks would be lost ({})",
+            node.name,
+            all.join(", ")
+        );
+        let hint = format!(
+            "`talosmith node replace {}` creates the node again and keeps them; to delete them with their data, add `{}`",
+            node.name,
+            flags.join(" ")
+        );
+        self.block(&node.name, Disruption::Replace, what, hint);
+        self.postponed.insert(node.name.clone());
         true
     }
 

@@ -27,8 +27,20 @@ impl Plan {
         let units = self.units.iter().filter(|unit| steps.iter().any(|s| s.unit.as_ref() == Some(&unit.id)));
         let units = units.cloned().collect();
         let is_ours = |node: &Option<NodeName>| node.as_ref().is_none_or(|node| nodes.contains(node));
-        let blocked = self.blocked.iter().filter(|blocked| is_ours(&blocked.node)).cloned().collect();
+        let (blocked, others): (Vec<_>, Vec<_>) =
+            self.blocked.iter().cloned().partition(|blocked| is_ours(&blocked.node));
         let mut notes = self.notes.clone();
+        if !others.is_empty() {
+            let what = if others.len() == 1 {
+                "1 change is".to_owned()
+            } else {
+                format!("{} changes are", others.len())
+            };
+            let text = format!(
+                "{what} blocked on nodes that `--target` leaves out; `talosmith plan` without it shows them"
+            );
+            notes.push(Note { text });
+        }
         if left_out > 0 {
             let what = if left_out == 1 { "1 step is".to_owned() } else { format!("{left_out} steps are") };
             notes.push(Note { text: format!("{what} left out, because of `--target`") });

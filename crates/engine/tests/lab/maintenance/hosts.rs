@@ -127,13 +127,13 @@ async fn a_host_in_maintenance_holds_restarts_of_its_nodes() {
 #[tokio::test(start_paused = true)]
 async fn a_host_that_is_off_is_not_drained() {
     let rig = Rig::healthy().await;
-    let host = rig.host_of(150_021).await;
+    let host = rig.host_of(150_022).await;
     rig.lab.inject(lab::Injection::HostOffline(host.clone()));
     let (_, plan) = planned(&rig, HOME, &drain(&host), Allowed::default()).await;
     let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
     assert!(codes.contains(&RefusalCode::Host), "{:?}", plan.refusals);
     assert!(plan.steps.is_empty(), "{:?}", plan.steps);
-    assert!(!plan.notes.iter().any(|note| note.text.contains("home-work-1")), "{:?}", plan.notes);
+    assert!(!plan.notes.iter().any(|note| note.text.contains("home-work-2")), "{:?}", plan.notes);
 }
 
 /// No record is created for a command that has nothing to act on.

@@ -67,6 +67,14 @@ async fn data_disks_stay_with_a_node_that_is_replaced() {
     let (snapshot, plan) = planned(&rig, &file, &asked("home-work-1", false), Allowed::default()).await;
     assert_eq!(plan.blocked, []);
     assert!(plan.steps.iter().any(|step| step.id.kind() == "renew-disk"), "{:?}", plan.steps);
+    // What is blocked elsewhere is not hidden by a target: the cluster does not match the file.
+    let elsewhere = rig.session(&file).targeting(["home-control-1"]).observe().await.unwrap().plan();
+    assert_eq!(elsewhere.blocked, []);
+    assert!(
+        elsewhere.notes.iter().any(|note| note.text.contains("`--target` leaves out")),
+        "{:?}",
+        elsewhere.notes
+    );
     // The file's name of a disk is as good as its key in Proxmox.
     for disk in ["data", "scsi1"] {
         let disks = [("home-work-1".into(), [disk.to_owned()].into())].into();
@@ -79,6 +87,17 @@ async fn data_disks_stay_with_a_node_that_is_replaced() {
             deletes.blocked
         );
     }
+    // With the node alone, `apply` does not delete the disk either, and names the command that keeps it.
+    let session = rig.session(&file).allowing(Allowed::data_of(["home-work-1"]));
+    let refused = session.observe().await.unwrap().plan();
+    let [blocked] = refused.blocked.as_slice() else { panic!("{:?}", refused.blocked) };
+    assert!(blocked.what.contains("scsi1 with 10 GiB"), "{blocked:?}");
+    assert!(blocked.hint.contains("`talosmith node replace home-work-1`"), "{blocked:?}");
+    assert!(
+        !refused.steps.iter().any(|step| step.action.node() == Some("home-work-1")),
+        "{:?}",
+        refused.steps
+    );
     // A new network device is not out of reach.
     let ran = Box::pin(async {
         let mended = async {

@@ -46,6 +46,9 @@ fn a_system_that_does_not_come_up_goes_back_to_the_one_before() {
     rig.machines.break_system(104, "v1.13.10", true);
     rig.machines.install_system(104, system("v1.13.10"));
     assert_eq!(rig.machines.status(104).unwrap().stage, "running", "installing disturbs no one");
+    assert_eq!(rig.machines.get(104).unwrap().talos(), "v1.13.9", "the old one runs until the next boot");
+    rig.wait(60);
+    assert!(rig.machines.get(104).unwrap().disk.on_probation, "what never booted was never ready");
     rig.machines.leave(104, Leave::Reboot, rig.now);
     rig.until(200, |m| m.status(104).is_some_and(|s| s.stage == "running" && s.ready));
     assert_eq!(rig.machines.get(104).unwrap().talos(), "v1.13.9", "healthy, and the old version");
