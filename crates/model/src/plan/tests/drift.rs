@@ -174,6 +174,23 @@ fn disks_grow_and_appear_but_never_shrink_or_take_anothers_place() {
     assert!(anothers.set.is_empty());
 }
 
+/// The same disk at another place: a second one would have the same name for Talos, and the first one has the data.
+#[test]
+fn a_disk_whose_slot_changed_in_the_file_is_neither_doubled_nor_offered_for_deletion() {
+    use crate::spec::Bus;
+    let mut blueprint = blueprint();
+    blueprint.nodes.get_mut("w-1").unwrap().hardware.disks.push(data_disk());
+    let world = healthy_world(&blueprint);
+    let vm = world.proxmox.marked.iter().find(|v| v.mark.node == "w-1").unwrap();
+    for (bus, slot) in [(Bus::Scsi, 2), (Bus::Virtio, 1)] {
+        let disk = &mut blueprint.nodes.get_mut("w-1").unwrap().hardware.disks[0];
+        (disk.bus, disk.slot) = (bus, slot);
+        let drift = drift::examine(&blueprint, &blueprint.nodes["w-1"], vm, None);
+        assert!(drift.set.is_empty() && drift.power_cycle.is_empty() && drift.left_disks.is_empty(), "{drift:?}");
+        assert!(drift.blocked[0].what.contains("is at scsi1 of VM"), "{drift:?}");
+    }
+}
+
 /// The plan for a healthy cluster in which some nodes run another configuration.
 fn reconfigured(nodes: &[&str], costs: &[ConfigCost], allowed: &[&str]) -> Plan {
     let blueprint = blueprint();
