@@ -193,6 +193,16 @@ impl Examined<'_> {
             return;
         }
         let disruption = match self.vm.running && !differs_now.is_empty() {
+            true if key == "memory" && self.plugs_memory(now, wanted) => {
+                let text = format!(
+                    "Kubernetes counts the new memory of {} when its kubelet restarts: `talosctl -n {} service kubelet restart`, or the \
+                     next reboot",
+                    self.node.name,
+                    self.node.address.addr()
+                );
+                self.drift.notes.push(Note { text });
+                Disruption::InPlace
+            }
             true => class(key, &differs_now, now, wanted, self.machine),
             // Nothing runs with it: the VM is off, or a change by another person still waits for a restart.
             false => Disruption::None,
@@ -200,6 +210,18 @@ impl Examined<'_> {
         let from = next.map_or_else(|| "nothing".to_owned(), |next| measured(key, next));
         let says = format!("{} {from} → {}", spoken(key), measured(key, wanted));
         self.change(key, words::corrected(key, wanted, next), says, disruption);
+    }
+
+    /// Whether the VM that runs takes more memory: the file asks for it, and the VM was started for it.
+    fn plugs_memory(&self, now: Option<&str>, wanted: &str) -> bool {
+        let mib = |text: &str| text.parse::<u64>().ok();
+        let is = |key: &str, expected: &dyn Fn(&str) -> bool| {
+            self.vm.config.get(key).is_some_and(|value| expected(value))
+        };
+        self.node.hardware.memory_hotplug
+            && is("hotplug", &|value| value.split([',', ';', ' ']).any(|feature| feature == "memory"))
+            && is("numa", &|value| value == "1")
+            && now.and_then(mib).zip(mib(wanted)).is_some_and(|(now, wanted)| wanted > now)
     }
 
     /// What changes later: with the image, or with the machine config. Without a value, Proxmox has it already.
