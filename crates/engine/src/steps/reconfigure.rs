@@ -54,12 +54,16 @@ async fn await_volumes(context: &Context, node: &Node, machine: &Machine, progre
             Ok(found) => found.map_err(|e| attempt(node).because(e))?,
             Err(timed_out) => return Err(attempt(node).because(timed_out)),
         };
-        let is_ready = |name: &&String| found.iter().any(|volume| volume.name == **name && volume.phase == "ready");
+        let is_ready =
+            |name: &&String| found.iter().any(|volume| volume.name == **name && volume.phase == "ready");
         let Some(name) = wanted.iter().find(|name| !is_ready(name)) else { return Ok(()) };
-        let why = found.iter().find(|volume| volume.name == *name).map(|volume| volume.error_message.as_str());
+        let why =
+            found.iter().find(|volume| volume.name == *name).map(|volume| volume.error_message.as_str());
         progress.note(format!("waiting for the volume {name}"));
         unready = Some(match why.filter(|why| !why.is_empty()) {
-            Some(why) => format!("the machine has the configuration, and its volume {name} is not ready: {why}"),
+            Some(why) => {
+                format!("the machine has the configuration, and its volume {name} is not ready: {why}")
+            }
             None => format!("the machine has the configuration, and its volume {name} is not ready"),
         });
         context.systems.clock.sleep(INTERVAL).await;

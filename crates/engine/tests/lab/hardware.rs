@@ -207,7 +207,10 @@ async fn a_data_disk_that_is_added_to_a_running_node_is_mounted() {
     assert_eq!(rig.boots(), before);
     let volumes = async |name: &str| {
         let found = machine(&rig, "10.25.150.21").volumes().await.unwrap();
-        found.into_iter().find(|volume| volume.name == name).map(|volume| (volume.phase, volume.error_message))
+        found
+            .into_iter()
+            .find(|volume| volume.name == name)
+            .map(|volume| (volume.phase, volume.error_message))
     };
     assert_eq!(volumes("u-data").await, Some(("ready".to_owned(), String::new())));
 }

@@ -10,8 +10,8 @@ mod table;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::lease::Operator;
@@ -286,6 +286,8 @@ fn injection(kind: &str, operation: Operation, dead: u32, chance: &mut Chance) -
             let (vmid, service) = match operation {
                 Operation::Grow | Operation::TwoOperators => (150_023, "kubelet"),
                 Operation::Replace => (dead, "kubelet"),
+                // The machine of the node that is replaced is new.
+                Operation::ReplaceByHand => (150_021, "kubelet"),
                 _ => chance.one(&[(150_012, "etcd"), (150_012, "kubelet"), (150_021, "kubelet")]),
             };
             Injection::NoImage { vmid, service: service.to_owned(), missing: true }
@@ -362,7 +364,8 @@ async fn left(rig: &Rig, operation: Operation, file: &str) -> Option<String> {
         let ours = ids.into_iter().filter_map(|vmid| u32::try_from(vmid).ok());
         for vmid in ours.filter(|vmid| *vmid != OF_OTHERS) {
             // One that a person switched off stays off until the host is used again.
-            if rig.host_of(vmid).await == DRAINED && rig.systems.pve.is_running(DRAINED, vmid).await.unwrap() {
+            if rig.host_of(vmid).await == DRAINED && rig.systems.pve.is_running(DRAINED, vmid).await.unwrap()
+            {
                 return Some(format!("VM {vmid} runs on {DRAINED}"));
             }
         }
@@ -551,13 +554,17 @@ async fn run(seed: u64) -> Ran {
     rig.systems.clock.sleep(Duration::from_secs(600)).await;
     let mut tries = vec![how.clone()];
     // A run that ends well may leave something to the next one: a machine that was off could not be compared with the file.
-    let is_whole = |tries: &[String]| operation.asked().is_none() || tries.last().is_some_and(|last| last == "done");
+    let is_whole =
+        |tries: &[String]| operation.asked().is_none() || tries.last().is_some_and(|last| last == "done");
     loop {
         let left = left(&rig, operation, &file).await;
         if tries.len() > 1 && is_whole(&tries) && left.is_none() {
             break;
         }
-        assert!(tries.len() <= 3, "{told}: mended, and not done within three runs: {tries:?}; left is {left:?}");
+        assert!(
+            tries.len() <= 3,
+            "{told}: mended, and not done within three runs: {tries:?}; left is {left:?}"
+        );
         // A creation that was cut off may end in its lock only now; root does what the message says.
         if tries.last().is_some_and(|last| last.contains("is an unfinished creation")) {
             assert_ne!(

@@ -144,17 +144,18 @@ mod tests {
     fn memory_that_can_be_plugged_comes_in_modules() {
         let mut vm = Vm::new(100, "pve1");
         let mut fits = |rows: &[(&str, &str)]| {
-            rows.iter().for_each(|(key, value)| drop(vm.config.insert((*key).to_owned(), (*value).to_owned())));
+            rows.iter()
+                .for_each(|(key, value)| drop(vm.config.insert((*key).to_owned(), (*value).to_owned())));
             memory_fits(&vm).err().unwrap_or_default()
         };
         assert_eq!(fits(&[("memory", "5000")]), "");
         assert_eq!(fits(&[("hotplug", "disk,memory")]), "NUMA needs to be enabled for memory hotplug");
-        assert_eq!(
-            fits(&[("numa", "1")]),
-            "memory size (5000) must be aligned to 512 for hotplugging"
-        );
+        assert_eq!(fits(&[("numa", "1")]), "memory size (5000) must be aligned to 512 for hotplugging");
         assert_eq!(fits(&[("memory", "512")]), "minimum memory must be 1024MB");
-        assert_eq!(fits(&[("memory", "17920")]), "memory size (17920) must be aligned to 1024 for hotplugging");
+        assert_eq!(
+            fits(&[("memory", "17920")]),
+            "memory size (17920) must be aligned to 1024 for hotplugging"
+        );
         for memory in ["1024", "1536", "17408", "18432", "50176", "52224"] {
             assert_eq!(fits(&[("memory", memory)]), "", "{memory}");
         }

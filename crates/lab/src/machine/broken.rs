@@ -86,7 +86,8 @@ impl Machines {
     pub(crate) fn plug_disks(&mut self, vmid: u32, disks: Vec<BootDisk>) {
         let Some(machine) = self.machines.get_mut(&vmid) else { return };
         let known = std::mem::take(&mut machine.hardware.disks);
-        let found = |disk: BootDisk| known.iter().find(|known| known.slot == disk.slot).cloned().unwrap_or(disk);
+        let found =
+            |disk: BootDisk| known.iter().find(|known| known.slot == disk.slot).cloned().unwrap_or(disk);
         machine.hardware.disks = disks.into_iter().map(found).collect();
     }
 

@@ -303,7 +303,8 @@ impl Examined<'_> {
                 "the data disk that the file has at {} of {} is at {key} of VM {}: a disk keeps its place",
                 drive.key, self.node.name, self.vm.vmid
             );
-            let hint = format!("write the `bus` and `slot` of {key} in the file; or give the new disk another name");
+            let hint =
+                format!("write the `bus` and `slot` of {key} in the file; or give the new disk another name");
             return self.block(what, hint);
         }
         let disruption = match drive.holds {

@@ -51,9 +51,7 @@ pub fn senseless(operation: Operation, kind: &str) -> Option<&'static str> {
         (
             Drift | Update | Reconfigure | Destroy | ScaleDown | Move | Restart | DrainHost,
             "service failed for good",
-        ) => {
-            Some("no machine pulls an image, so none fails to")
-        }
+        ) => Some("no machine pulls an image, so none fails to"),
         (
             Destroy,
             "cut: operator and machines"
@@ -61,7 +59,9 @@ pub fn senseless(operation: Operation, kind: &str) -> Option<&'static str> {
             | "cut: operator and Kubernetes"
             | "connections that break",
         ) => Some("a deletion asks Proxmox only, and these are on the way to machines"),
-        (operation, kind) if super::workloads::KINDS.contains(&kind) && !super::workloads::is_drained(operation) => {
+        (operation, kind)
+            if super::workloads::KINDS.contains(&kind) && !super::workloads::is_drained(operation) =>
+        {
             Some("no pod is evicted")
         }
         _ => None,
@@ -96,12 +96,12 @@ impl Table {
 
     /// As lines, one for each fault.
     pub fn lines(&self) -> Vec<String> {
-        let head = ALL.map(|operation| format!("{:>12}", format!("{operation:?}"))).concat();
+        let head = ALL.map(|operation| format!("{:>14}", format!("{operation:?}"))).concat();
         let mut lines = vec![format!("{:32}{head}", "")];
         for kind in KINDS {
             let cells = ALL.map(|operation| match (senseless(operation, kind), self.of(kind, operation)) {
-                (Some(_), 0) => format!("{:>12}", "–"),
-                (_, count) => format!("{count:>12}"),
+                (Some(_), 0) => format!("{:>14}", "–"),
+                (_, count) => format!("{count:>14}"),
             });
             lines.push(format!("{kind:32}{}", cells.concat()));
         }

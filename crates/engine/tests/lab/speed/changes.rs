@@ -79,7 +79,8 @@ async fn longest_chain(rig: &Rig) -> f64 {
 async fn memory_of_thirteen_nodes() {
     let hosts = (1..=3).map(|n| HostConfig { memory_bytes: 512 << 30, ..HostConfig::numbered(n) }).collect();
     let rig = Rig::with(LabConfig { hosts, ..LabConfig::default() });
-    let file = HOME.replace("count: 2", "count: 10") + &format!("changes: {{ workers: {AT_ONCE}, soak: 0s }}\n");
+    let file =
+        HOME.replace("count: 2", "count: 10") + &format!("changes: {{ workers: {AT_ONCE}, soak: 0s }}\n");
     let ran = Box::pin(rig.apply(&file)).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let copy = rig.lab.shared().read(|systems, _| serde_json::to_vec(systems).unwrap());

@@ -211,7 +211,10 @@ fn a_disk_whose_slot_changed_in_the_file_is_neither_doubled_nor_offered_for_dele
         let disk = &mut blueprint.nodes.get_mut("w-1").unwrap().hardware.disks[0];
         (disk.bus, disk.slot) = (bus, slot);
         let drift = drift::examine(&blueprint, &blueprint.nodes["w-1"], vm, None);
-        assert!(drift.set.is_empty() && drift.power_cycle.is_empty() && drift.left_disks.is_empty(), "{drift:?}");
+        assert!(
+            drift.set.is_empty() && drift.power_cycle.is_empty() && drift.left_disks.is_empty(),
+            "{drift:?}"
+        );
         assert!(drift.blocked[0].what.contains("is at scsi1 of VM"), "{drift:?}");
     }
 }
