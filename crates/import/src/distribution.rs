@@ -207,6 +207,7 @@ fn hardware(spec: &mut Spec, bag: &Bag<'_>, notes: &mut Notes) {
             memory: Some(Memory::Details(MemoryDetails {
                 size: Some(written(format!("{memory}M"))),
                 balloon: Some(written(format!("{memory}M"))),
+                hotplug: None,
             })),
             disk: Some(BootDisk::Details(BootDiskDetails {
                 size: Some(written(format!("{}G", pick("disk_size", disk)))),

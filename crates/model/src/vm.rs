@@ -99,6 +99,11 @@ pub fn settings(blueprint: &Blueprint, node: &Node) -> BTreeMap<String, String> 
     if let Some(uuid) = node.uuid {
         keys.insert("smbios1".to_owned(), format!("uuid={uuid}"));
     }
+    if hardware.memory_hotplug {
+        // The first three are Proxmox' default. Modules of memory belong to a NUMA node.
+        keys.insert("hotplug".to_owned(), "network,disk,usb,memory".to_owned());
+        keys.insert("numa".to_owned(), "1".to_owned());
+    }
     if let Some(units) = hardware.cpu_units {
         keys.insert("cpuunits".to_owned(), units.to_string());
     }

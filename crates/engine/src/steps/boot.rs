@@ -19,9 +19,9 @@ use crate::systems::REQUEST_TIMEOUT;
 use crate::unmet::Unmet;
 
 /// Between two looks.
-const INTERVAL: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(1);
 /// A machine without its configuration, or with another identity, is believed only after so many looks.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 6;
 /// The code of a machine that came back in maintenance mode.
 pub(super) const LOST_CONFIG: &str = "lost-configuration";
 

@@ -34,11 +34,41 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let warnings = send(context, node, &machine, config, ApplyMode::NoReboot).await?;
     for _ in 0..TRIES {
         if runs(context, &machine).await.is_some_and(|runs| runs == digest(config.as_bytes())) {
+            await_volumes(context, node, &machine, progress).await?;
             return Ok(Done { warnings });
         }
         systems.clock.sleep(INTERVAL).await;
     }
     Err(runs_another(node))
+}
+
+/// Waits for the volumes of the node's data disks. A machine accepts a configuration with a volume that it finds no disk for.
+async fn await_volumes(context: &Context, node: &Node, machine: &Machine, progress: &Progress) -> Result<()> {
+    let wanted: Vec<String> = node.hardware.disks.iter().map(|disk| format!("u-{}", disk.name)).collect();
+    let mut unready = None;
+    for _ in 0..TRIES {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let found = match context.systems.clock.timeout(REQUEST_TIMEOUT, machine.volumes()).await {
+            Ok(found) => found.map_err(|e| attempt(node).because(e))?,
+            Err(timed_out) => return Err(attempt(node).because(timed_out)),
+        };
+        let is_ready =
+            |name: &&String| found.iter().any(|volume| volume.name == **name && volume.phase == "ready");
+        let Some(name) = wanted.iter().find(|name| !is_ready(name)) else { return Ok(()) };
+        let why =
+            found.iter().find(|volume| volume.name == *name).map(|volume| volume.error_message.as_str());
+        progress.note(format!("waiting for the volume {name}"));
+        unready = Some(match why.filter(|why| !why.is_empty()) {
+            Some(why) => {
+                format!("the machine has the configuration, and its volume {name} is not ready: {why}")
+            }
+            None => format!("the machine has the configuration, and its volume {name} is not ready"),
+        });
+        context.systems.clock.sleep(INTERVAL).await;
+    }
+    Err(unready.map_or_else(|| attempt(node), |why| attempt(node).hint(why)))
 }
 
 /// Gives a machine its configuration, which it takes over with a reboot.
@@ -56,7 +86,10 @@ pub(super) async fn reboot(
     let machine =
         reboot::again(context, permit, node, &machine, &before, RebootMode::Default, progress).await?;
     match runs(context, &machine).await {
-        Some(runs) if runs == digest(config.as_bytes()) => Ok(Done { warnings }),
+        Some(runs) if runs == digest(config.as_bytes()) => {
+            await_volumes(context, node, &machine, progress).await?;
+            Ok(Done { warnings })
+        }
         Some(_) => Err(runs_another(node)),
         None => Err(attempt(node)
             .hint("it booted, and does not report which machine config it runs; run the command again")),

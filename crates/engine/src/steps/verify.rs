@@ -21,9 +21,9 @@ use crate::steps::{boot, configure, drain, join};
 use crate::unmet::{PodWatch, Unmet};
 
 /// Between two looks.
-const INTERVAL: Duration = Duration::from_secs(3);
+const INTERVAL: Duration = Duration::from_secs(2);
 /// A machine in maintenance mode is believed only after so many looks.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 4;
 /// A member that has not applied so many entries of the log has not caught up.
 const BEHIND: u64 = 1_000;
 /// The code of a node that came back as another than it should.

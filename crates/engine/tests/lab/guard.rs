@@ -23,6 +23,17 @@ pub struct Guard {
     owners: Owners,
     /// The cluster is being deleted: a restored VM of it goes, too, and its old data cannot harm anything any more.
     pub deleting: Arc<AtomicBool>,
+    /// How many runs are under way, and what they may disrupt together.
+    running: Mutex<(usize, Allowance)>,
+}
+
+/// A run that is under way.
+pub struct Running<'a>(&'a Guard);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.lock().unwrap().0 -= 1;
+    }
 }
 
 /// The owners of the clusters whose VMs are ours, and the nodes that their files name: UUID, and whether it has etcd's data.
@@ -33,7 +44,7 @@ impl Guard {
         let (owners, deleting) = (Owners::default(), Arc::new(AtomicBool::new(false)));
         let watch = Arc::new(Watch::new(rules(owners.clone(), deleting.clone())));
         lab.watch(watch.clone());
-        Self { watch, owners, deleting }
+        Self { watch, owners, deleting, running: Mutex::default() }
     }
 
     /// The cluster that was looked at is ours.
@@ -57,17 +68,29 @@ impl Guard {
         lab.shared().read(|systems, _| lab::leftovers(systems, &rules))
     }
 
-    /// A plan without units disrupts nothing that is healthy; one with units, as much as its file allows.
-    pub fn allows(&self, snapshot: &Snapshot, plan: &Plan) {
+    /// A plan without units disrupts nothing that is healthy; one with units, as much as its file allows. Of two operators at once, the
+    /// plan of one says nothing against what the other one does.
+    pub fn allows(&self, snapshot: &Snapshot, plan: &Plan) -> Running<'_> {
         let disrupts = plan.units.iter().any(|unit| unit.disruption > Disruption::InPlace);
         let removes = plan.units.iter().any(|unit| unit.effect == Effect::Removal);
-        let workers = usize::from(disrupts);
+        let all = snapshot.blueprint.nodes.values().filter(|node| node.role == Role::Worker).count();
+        let workers = if disrupts { snapshot.blueprint.options.changes.workers.of(all) } else { 0 };
         // A plan has a snapshot for an outage only where that was approved; without approval the gate refuses it anyway.
         let saves = plan.steps.iter().any(|step| step.action == Action::SnapshotEtcd);
         let api_outage = saves && snapshot.blueprint.control_planes().count() <= 2;
         let deletes = &snapshot.blueprint.options.changes.drain_deletes;
         let unmanaged_pods = removes || deletes.contains(&DrainDeletes::UnmanagedPods);
-        self.watch.allow(Allowance { workers, api_outage, unmanaged_pods });
+        let mut running = self.running.lock().unwrap();
+        let (others, theirs) = *running;
+        let theirs = if others > 0 { theirs } else { Allowance::default() };
+        let together = Allowance {
+            workers: workers.max(theirs.workers),
+            api_outage: api_outage || theirs.api_outage,
+            unmanaged_pods: unmanaged_pods || theirs.unmanaged_pods,
+        };
+        *running = (others + 1, together);
+        self.watch.allow(together);
+        Running(self)
     }
 
     /// Fails the test if anything happened that must not.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lab::{CallMoment, Verdict};
 use model::event::Outcome;
 
+use crate::client::machine;
 use crate::rig::{HOME, Rig};
 
 /// Two nodes with all that a VM can have.
@@ -194,4 +195,45 @@ async fn a_look_costs_three_calls_and_one_for_each_node_and_datastore() {
         calls_of_a_look(&rig, &grown).await <= 3 + 6 + 2 + 1 + 1,
         "one node more, the length of its image, whether its ID is in use, and the room on its host"
     );
+}
+
+/// A machine accepts a configuration with a volume that it finds no disk for, so what counts is the volume.
+#[tokio::test(start_paused = true)]
+async fn a_data_disk_that_is_added_to_a_running_node_is_mounted() {
+    let file = HOME.replace("role: worker,", "role: worker, disks: { data: { size: 10G } },");
+    let (rig, before) = (Rig::healthy().await, Rig::healthy().await.boots());
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.boots(), before);
+    let volumes = async |name: &str| {
+        let found = machine(&rig, "10.25.150.21").volumes().await.unwrap();
+        found
+            .into_iter()
+            .find(|volume| volume.name == name)
+            .map(|volume| (volume.phase, volume.error_message))
+    };
+    assert_eq!(volumes("u-data").await, Some(("ready".to_owned(), String::new())));
+}
+
+/// Where the file asks for it and the VM was started for it, no machine restarts.
+#[tokio::test(start_paused = true)]
+async fn memory_is_added_while_a_node_runs() {
+    let file = |memory: &str| HOME.replace("role: worker,", &format!("role: worker, memory: {memory},"));
+    let rig = Rig::healthy().await;
+    let prepared = file("{ size: 8G, hotplug: true }");
+    let plan = rig.observe(&prepared).await.plan();
+    assert_eq!(plan.units.len(), 2, "the VMs were not started for it");
+    let ran = rig.apply(&prepared).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let (before, more) = (rig.boots(), file("{ size: 10G, hotplug: true }"));
+    assert_eq!(rig.observe(&more).await.plan().units, []);
+    let ran = rig.apply(&more).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.boots(), before);
+    for vmid in [150_021, 150_022] {
+        let configs = rig.systems.pve.vm_configs(&rig.host_of(vmid).await, vmid).await.unwrap();
+        assert_eq!((configs.now.get("memory"), configs.next.get("memory")), (Some("10240"), Some("10240")));
+    }
+    rig.assert_nothing_to_do(&more).await;
+    assert_eq!(rig.observe(&prepared).await.plan().units.len(), 2, "less is a power cycle");
 }

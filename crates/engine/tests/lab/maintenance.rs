@@ -28,7 +28,7 @@ async fn planned(rig: &Rig, file: &str, asked: &ByHand, allowed: Allowed) -> (Sn
 }
 
 /// The same, carried out.
-async fn done(rig: &Rig, file: &str, asked: &ByHand) -> Ran {
+pub async fn done(rig: &Rig, file: &str, asked: &ByHand) -> Ran {
     let (snapshot, plan) = planned(rig, file, asked, Allowed::default()).await;
     assert_eq!((&plan.refusals[..], &plan.blocked[..]), (&[][..], &[][..]));
     Box::pin(rig.carry_out(&snapshot, &plan, "me")).await.unwrap()

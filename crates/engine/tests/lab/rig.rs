@@ -244,7 +244,7 @@ impl Rig {
         };
         let deletes_all = plan.steps.iter().all(|step| deletes(&step.action));
         self.guard.watch.set_deleting(deletes_all);
-        self.guard.allows(snapshot, plan);
+        let _running = self.guard.allows(snapshot, plan);
         self.guard.owns(snapshot);
         let by_console = |node: &&model::blueprint::Node| {
             model::identity::method(&snapshot.blueprint, &snapshot.observed, node)

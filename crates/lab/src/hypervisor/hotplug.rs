@@ -23,7 +23,7 @@ pub(crate) fn applies(vm: &Vm, key: &str, new: Option<&str>) -> bool {
     match key {
         "cpuunits" | "cpulimit" => true,
         "vcpus" => plugs("cpu"),
-        "memory" => plugs("memory"),
+        "memory" => plugs("memory") && vm.flag("numa"),
         "tablet" => plugs("usb"),
         // It can be set, but not switched on or off.
         "balloon" => (old == Some("0")) == (new == Some("0")),
@@ -38,6 +38,33 @@ pub(crate) fn applies(vm: &Vm, key: &str, new: Option<&str>) -> bool {
         key if options::drive_props(key).is_some() => disk(key, old, new, plugs("disk")),
         _ => false,
     }
+}
+
+/// Why a VM cannot start with the memory that it has, where memory can be plugged in: it is 1 GiB and modules, 32 of each size.
+pub(crate) fn memory_fits(vm: &Vm) -> Result<(), String> {
+    if !features(vm).contains(&"memory") {
+        return Ok(());
+    }
+    if !vm.flag("numa") {
+        return Err("NUMA needs to be enabled for memory hotplug".to_owned());
+    }
+    let memory = vm.memory_bytes() >> 20;
+    if memory < 1024 {
+        return Err("minimum memory must be 1024MB".to_owned());
+    }
+    let mut size = 1024;
+    for module in (0..8).map(|doubled| 512_u64 << doubled) {
+        for _ in 0..32 {
+            if size >= memory {
+                return Ok(());
+            }
+            size += module;
+            if size > memory {
+                return Err(format!("memory size ({memory}) must be aligned to {module} for hotplugging"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn disk(key: &str, old: Option<&str>, new: Option<&str>, plugs: bool) -> bool {
@@ -113,6 +140,27 @@ fn is_outside(key: &str) -> bool {
 mod tests {
     use jiff::Timestamp;
 
+    #[test]
+    fn memory_that_can_be_plugged_comes_in_modules() {
+        let mut vm = Vm::new(100, "pve1");
+        let mut fits = |rows: &[(&str, &str)]| {
+            rows.iter()
+                .for_each(|(key, value)| drop(vm.config.insert((*key).to_owned(), (*value).to_owned())));
+            memory_fits(&vm).err().unwrap_or_default()
+        };
+        assert_eq!(fits(&[("memory", "5000")]), "");
+        assert_eq!(fits(&[("hotplug", "disk,memory")]), "NUMA needs to be enabled for memory hotplug");
+        assert_eq!(fits(&[("numa", "1")]), "memory size (5000) must be aligned to 512 for hotplugging");
+        assert_eq!(fits(&[("memory", "512")]), "minimum memory must be 1024MB");
+        assert_eq!(
+            fits(&[("memory", "17920")]),
+            "memory size (17920) must be aligned to 1024 for hotplugging"
+        );
+        for memory in ["1024", "1536", "17408", "18432", "50176", "52224"] {
+            assert_eq!(fits(&[("memory", memory)]), "", "{memory}");
+        }
+    }
+
     use super::*;
     use crate::hypervisor::vm::Running;
 
@@ -151,6 +199,8 @@ mod tests {
             ],
         );
         vm.config.insert("hotplug".to_owned(), "memory,cpu".to_owned());
+        at_once(&vm, &[("memory", Some("4096"), false)]);
+        vm.config.insert("numa".to_owned(), "1".to_owned());
         at_once(
             &vm,
             &[

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::node::{Machine, after};
-use super::{Machines, timing};
+use super::{BootDisk, Machines, timing};
 
 /// How a machine comes back that was restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +80,15 @@ impl Machines {
         if let Some((_, disk)) = disk.filter(|(number, _)| *number > 0 || !limited) {
             disk.bytes = bytes;
         }
+    }
+
+    /// Disks were plugged into a machine that runs, or out of it. One that stays is as the machine found it.
+    pub(crate) fn plug_disks(&mut self, vmid: u32, disks: Vec<BootDisk>) {
+        let Some(machine) = self.machines.get_mut(&vmid) else { return };
+        let known = std::mem::take(&mut machine.hardware.disks);
+        let found =
+            |disk: BootDisk| known.iter().find(|known| known.slot == disk.slot).cloned().unwrap_or(disk);
+        machine.hardware.disks = disks.into_iter().map(found).collect();
     }
 
     /// What the boot disk of a machine may hold at most, if it was limited.

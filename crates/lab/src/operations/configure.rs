@@ -282,7 +282,10 @@ fn apply(
             write(vm, key, None);
         }
     }
-    if renewed && vm.running.is_none() {
+    if vm.running.is_some() {
+        let disks = vm.boot(&hypervisor.storages).disks;
+        world.machines.plug_disks(vmid, disks);
+    } else if renewed {
         // Another disk: nothing of what the machine had installed is on it.
         world.machines.put_disk(vmid, None);
     }

@@ -11,7 +11,7 @@ use crate::hypervisor::rights::need;
 use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::{Running, Vm};
 use crate::hypervisor::work::{AGENT_PATIENCE, Destroy, Ha, Power, PowerKind, Resize, Work};
-use crate::hypervisor::{drive, options};
+use crate::hypervisor::{drive, hotplug, options};
 use crate::operations::daemons;
 use crate::operations::tasks::{self, Next};
 use crate::schema::{parse_size, print_size};
@@ -285,6 +285,7 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
         return Err("you can't start a vm if it's a template".to_owned());
     }
     vm.apply_pending();
+    hotplug::memory_fits(vm)?;
     let (needed, cores) = (vm.memory_bytes(), vm.cores());
     let bridges: Vec<String> = vm.nics().filter_map(|(_, parts)| parts.get("bridge").cloned()).collect();
     let disks: Vec<String> = vm.drives().filter_map(|(_, parts)| parts.get("file").cloned()).collect();

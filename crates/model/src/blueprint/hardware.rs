@@ -16,6 +16,9 @@ pub struct Hardware {
     pub cpu_units: Option<u32>,
     /// The least memory that the host may leave it, in MiB; 0 turns ballooning off.
     pub balloon_mib: u64,
+    /// Whether memory can be added while it runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory_hotplug: bool,
     /// Kind of the first network card.
     pub nic_model: NicModel,
     /// The boot disk beside its size and datastore.
@@ -51,6 +54,7 @@ impl Default for Hardware {
         Self {
             cpu_units: None,
             balloon_mib: 0,
+            memory_hotplug: false,
             nic_model: NicModel::Virtio,
             boot: BootDisk::default(),
             disks: Vec::new(),

@@ -230,6 +230,31 @@ fn floors(node: &DraftNode<'_>, found: &mut Vec<Diagnostic>) {
         let problem = Diagnostic::error(codes::BALLOON, message).at(balloon.path.clone(), "");
         found.push(problem.at(memory.path.clone(), "").help("`balloon` is the least that is left to it"));
     }
+    if let Some(memory) = hardware.memory_mib.as_ref().filter(|_| hardware.memory_hotplug)
+        && in_modules(memory.value) != memory.value
+    {
+        let message = format!(
+            "`{}` has {} MiB of memory, which is no size of memory that can be added while it runs",
+            node.name, memory.value
+        );
+        let problem = Diagnostic::error(codes::MEMORY_MODULES, message).at(memory.path.clone(), "");
+        found.push(problem.help(format!("`{}M` is the next one", in_modules(memory.value))));
+    }
+}
+
+/// The next size that can be made of modules. A VM with memory that can be added starts with 1 GiB; its modules have 512 MiB, and every
+/// 33rd is twice as large as those before.
+fn in_modules(mib: u64) -> u64 {
+    let mut size = 1024;
+    for module in (0..8).map(|doubled| 512_u64 << doubled) {
+        for _ in 0..32 {
+            if size >= mib {
+                return size;
+            }
+            size += module;
+        }
+    }
+    size
 }
 
 /// Each data disk has a size, and a slot and a mount of its own.

@@ -319,6 +319,9 @@ codes! {
     ACCOUNT_TWICE "TS0618" "Two accounts with one user"
         "Cloud provider and storage driver each get a token of their own in Proxmox, under a user of their own. With one user for both, the token of the second would take the place of the first one's."
         bad "manifests:\n  proxmox_ccm: { user: k8s@pve }\n  proxmox_csi: { user: k8s@pve }\n" good "manifests:\n  proxmox_ccm: { user: ccm@pve }\n  proxmox_csi: { user: csi@pve }\n"
+    MEMORY_MODULES "TS0619" "Memory that does not come in modules"
+        "With `hotplug`, Proxmox makes the memory of 1 GiB and modules: up to 32 of 512 MiB, then up to 32 of 1 GiB, of 2 GiB, and so on. It does not start a VM with a size in between."
+        bad "nodes:\n  extra: { role: worker, address: 10.25.150.40, memory: { size: 5000M, hotplug: true } }\n" good "nodes:\n  extra: { role: worker, address: 10.25.150.40, memory: { size: 5G, hotplug: true } }\n"
 
     CNI_OPTIONS "TS0701" "Options of another CNI plugin"
         "Chart values belong to Cilium, URLs to a custom plug-in. With another one they would have no effect."

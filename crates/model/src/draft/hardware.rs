@@ -17,6 +17,7 @@ pub(crate) struct DraftHardware<'s> {
     pub(crate) cpu_units: Option<u32>,
     pub(crate) memory_mib: Option<Said<u64>>,
     pub(crate) balloon_mib: Option<Said<u64>>,
+    pub(crate) memory_hotplug: bool,
     pub(crate) disk_gib: Option<Said<u64>>,
     pub(crate) boot_bus: Bus,
     pub(crate) boot: Options,
@@ -80,6 +81,12 @@ impl<'s> DraftHardware<'s> {
                     Memory::Details(details) => Some((details.balloon.as_ref()?, Form::Long)),
                 })
                 .and_then(|said| read(said, forms::memory_mib)),
+            memory_hotplug: layers
+                .inside("memory", "hotplug", |h| match h.memory.as_ref()? {
+                    Memory::Size(_) => None,
+                    Memory::Details(details) => Some((details.hotplug?, Form::Long)),
+                })
+                .is_some_and(|said| said.value),
             disk_gib: layers
                 .inside("disk", "size", |h| match h.disk.as_ref()? {
                     BootDisk::Size(size) => Some((size, Form::Short)),

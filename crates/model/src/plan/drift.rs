@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::{Blocked, Note, Refusal, RefusalCode};
-use crate::blueprint::{Blueprint, Node};
+use crate::blueprint::{Blueprint, Disk, Node};
 use crate::mark::Mark;
 use crate::observed::{Api, Machine, Vm};
 use crate::ownership::{self, Act, Evidence, Identity};
@@ -193,6 +193,16 @@ impl Examined<'_> {
             return;
         }
         let disruption = match self.vm.running && !differs_now.is_empty() {
+            true if key == "memory" && self.plugs_memory(now, wanted) => {
+                let text = format!(
+                    "Kubernetes counts the new memory of {} when its kubelet restarts: `talosctl -n {} service kubelet restart`, or the \
+                     next reboot",
+                    self.node.name,
+                    self.node.address.addr()
+                );
+                self.drift.notes.push(Note { text });
+                Disruption::InPlace
+            }
             true => class(key, &differs_now, now, wanted, self.machine),
             // Nothing runs with it: the VM is off, or a change by another person still waits for a restart.
             false => Disruption::None,
@@ -200,6 +210,18 @@ impl Examined<'_> {
         let from = next.map_or_else(|| "nothing".to_owned(), |next| measured(key, next));
         let says = format!("{} {from} → {}", spoken(key), measured(key, wanted));
         self.change(key, words::corrected(key, wanted, next), says, disruption);
+    }
+
+    /// Whether the VM that runs takes more memory: the file asks for it, and the VM was started for it.
+    fn plugs_memory(&self, now: Option<&str>, wanted: &str) -> bool {
+        let mib = |text: &str| text.parse::<u64>().ok();
+        let is = |key: &str, expected: &dyn Fn(&str) -> bool| {
+            self.vm.config.get(key).is_some_and(|value| expected(value))
+        };
+        self.node.hardware.memory_hotplug
+            && is("hotplug", &|value| value.split([',', ';', ' ']).any(|feature| feature == "memory"))
+            && is("numa", &|value| value == "1")
+            && now.and_then(mib).zip(mib(wanted)).is_some_and(|(now, wanted)| wanted > now)
     }
 
     /// What changes later: with the image, or with the machine config. Without a value, Proxmox has it already.
@@ -268,7 +290,23 @@ impl Examined<'_> {
             .any(|name| drive.options.get(*name).is_some_and(|wanted| parts.get(*name) != Some(wanted)))
     }
 
+    /// Where a data disk of the file is, if it is elsewhere. A second one would have the same name for Talos.
+    fn elsewhere(&self, drive: &Drive) -> Option<String> {
+        let disk = self.node.hardware.disks.iter().find(|disk| disk.key() == drive.key)?;
+        let is_it = |key: &&String| self.vm.next(key).is_some_and(|seen| is_disk(disk, key, seen));
+        self.vm.config.keys().find(is_it).cloned()
+    }
+
     fn missing_drive(&mut self, drive: &Drive) {
+        if let Some(key) = self.elsewhere(drive) {
+            let what = format!(
+                "the data disk that the file has at {} of {} is at {key} of VM {}: a disk keeps its place",
+                drive.key, self.node.name, self.vm.vmid
+            );
+            let hint =
+                format!("write the `bus` and `slot` of {key} in the file; or give the new disk another name");
+            return self.block(what, hint);
+        }
         let disruption = match drive.holds {
             Holds::System { .. } => {
                 let what = format!(
@@ -385,7 +423,9 @@ impl Examined<'_> {
                 "scsi" | "virtio" | "sata"
                     if !drives.iter().any(|drive| drive.key == *key)
                         && value.contains(&own)
-                        && (has("wwn") || has("serial")) =>
+                        && (has("wwn") || has("serial"))
+                        // One of the file at another place is told as such.
+                        && !self.node.hardware.disks.iter().any(|disk| is_disk(disk, key, value)) =>
                 {
                     let volume = words::parts(key, value).remove("file").unwrap_or_default();
                     self.drift.left_disks.push(LeftDisk { key: key.clone(), volume, gib: words::gib(value) });
@@ -428,6 +468,12 @@ impl Examined<'_> {
         }
         self.drift
     }
+}
+
+/// Whether a drive of a VM is a data disk of the file, by what Talos finds it by.
+fn is_disk(disk: &Disk, key: &str, seen: &str) -> bool {
+    let parts = words::parts(key, seen);
+    parts.get("wwn") == Some(&disk.wwn) || parts.get("serial") == Some(&disk.serial)
 }
 
 /// How a node gets a new system.

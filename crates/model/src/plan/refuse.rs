@@ -271,7 +271,11 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             let marked = observed.proxmox.marked.iter().find(|vm| vm.vmid == vmid);
             let is_outside = |mark: &Mark| mark.is_node() && !blueprint.nodes.contains_key(&mark.node);
             let (why, hint) = match marked.map(|vm| &vm.mark) {
-                Some(mark) if Some(mark.owner) == owner && is_outside(mark) => (
+                Some(mark)
+                    if Some(mark.owner) == owner
+                        && is_outside(mark)
+                        && mark.cluster == blueprint.cluster =>
+                (
                     format!(
                         "the id {vmid} {whose} is in use by {}, a node of this cluster that is not in the file",
                         mark.node

@@ -103,6 +103,7 @@ fn hardware(
     Some(Hardware {
         cpu_units: said.cpu_units,
         balloon_mib: said.balloon_mib.as_ref().map_or(0, |balloon| balloon.value),
+        memory_hotplug: said.memory_hotplug,
         nic_model: node.card.model,
         boot: BootDisk { bus: said.boot_bus, options: options(&said.boot, said.boot_bus) },
         disks,

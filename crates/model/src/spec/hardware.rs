@@ -97,6 +97,11 @@ pub struct MemoryDetails {
     /// Kubernetes, because it counts on the memory that it was told of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balloon: Option<Written>,
+    /// Let the memory grow while the VM runs. Left out: no, and each change of the memory is a power cycle. Kubernetes counts
+    /// new memory when the kubelet restarts. Proxmox plugs memory in as modules, so the size is 1G and a multiple of 512M up to
+    /// 17G, then of 1G up to 49G, of 2G up to 113G, and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hotplug: Option<bool>,
 }
 
 /// The boot disk's size, or more about it.

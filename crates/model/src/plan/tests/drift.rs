@@ -174,6 +174,51 @@ fn disks_grow_and_appear_but_never_shrink_or_take_anothers_place() {
     assert!(anothers.set.is_empty());
 }
 
+#[test]
+fn memory_is_added_while_a_vm_runs_that_was_started_for_it() {
+    let mut blueprint = blueprint();
+    blueprint.nodes.get_mut("w-1").unwrap().hardware.memory_hotplug = true;
+    let mut world = healthy_world(&blueprint);
+    let at = world.proxmox.marked.iter().position(|v| v.mark.node == "w-1").unwrap();
+    let examined = |mib: u64, vm: &Vm| {
+        let mut blueprint = blueprint.clone();
+        blueprint.nodes.get_mut("w-1").unwrap().memory_mib = mib;
+        drift::examine(&blueprint, &blueprint.nodes["w-1"], vm, None)
+    };
+    let has = blueprint.nodes["w-1"].memory_mib;
+    assert_eq!(examined(has, &world.proxmox.marked[at]), drift::Drift::default());
+    let more = examined(has + 512, &world.proxmox.marked[at]);
+    assert_eq!((more.disruption, more.power_cycle.is_empty()), (Some(Disruption::InPlace), true), "{more:?}");
+    assert_eq!(more.set["memory"], (has + 512).to_string());
+    assert!(more.notes[0].text.contains("service kubelet restart"), "{more:?}");
+    let less = examined(has - 512, &world.proxmox.marked[at]);
+    assert!(less.set.is_empty() && less.power_cycle.set.contains_key("memory"), "{less:?}");
+    world.proxmox.marked[at].config.remove("numa");
+    let unprepared = examined(has + 512, &world.proxmox.marked[at]);
+    assert!(unprepared.set.is_empty(), "{unprepared:?}");
+    assert_eq!(unprepared.power_cycle.set.keys().collect::<Vec<_>>(), ["memory", "numa"]);
+}
+
+/// The same disk at another place: a second one would have the same name for Talos, and the first one has the data.
+#[test]
+fn a_disk_whose_slot_changed_in_the_file_is_neither_doubled_nor_offered_for_deletion() {
+    use crate::spec::Bus;
+    let mut blueprint = blueprint();
+    blueprint.nodes.get_mut("w-1").unwrap().hardware.disks.push(data_disk());
+    let world = healthy_world(&blueprint);
+    let vm = world.proxmox.marked.iter().find(|v| v.mark.node == "w-1").unwrap();
+    for (bus, slot) in [(Bus::Scsi, 2), (Bus::Virtio, 1)] {
+        let disk = &mut blueprint.nodes.get_mut("w-1").unwrap().hardware.disks[0];
+        (disk.bus, disk.slot) = (bus, slot);
+        let drift = drift::examine(&blueprint, &blueprint.nodes["w-1"], vm, None);
+        assert!(
+            drift.set.is_empty() && drift.power_cycle.is_empty() && drift.left_disks.is_empty(),
+            "{drift:?}"
+        );
+        assert!(drift.blocked[0].what.contains("is at scsi1 of VM"), "{drift:?}");
+    }
+}
+
 /// The plan for a healthy cluster in which some nodes run another configuration.
 fn reconfigured(nodes: &[&str], costs: &[ConfigCost], allowed: &[&str]) -> Plan {
     let blueprint = blueprint();

@@ -52,6 +52,16 @@ fn user_b_a_renamed_cluster_is_told_with_its_old_name() {
     assert_eq!(address, None, "the same cause");
 }
 
+/// The names of its nodes start with the name of the cluster, and the bundle may have been renamed with it.
+#[test]
+fn a_renamed_cluster_with_its_bundle_is_told_with_its_old_name() {
+    let owner = Mark::owner_of(blueprint().cluster_id.as_deref().unwrap());
+    let (blueprint, world) = renamed("old-1", "mill", owner);
+    let plan = plan(&blueprint, &rendered(), &world);
+    let taken: Vec<&Refusal> = plan.refusals.iter().filter(|r| r.code == RefusalCode::TakenId).collect();
+    assert!(taken.iter().any(|r| r.hint.contains("write `cluster: mill` again")), "{:?}", plan.refusals);
+}
+
 #[test]
 fn user_b_another_vip_is_one_reason_with_the_old_one() {
     let blueprint = blueprint();

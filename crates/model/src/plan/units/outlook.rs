@@ -37,6 +37,12 @@ impl Outlook {
         self.view.members.values().flat_map(|view| &view.members).any(|member| member.is_of(node))
     }
 
+    /// Whether a member lists the node as one that votes.
+    fn is_voter(&self, node: &str) -> bool {
+        let mut members = self.view.members.values().flat_map(|view| &view.members);
+        members.any(|member| !member.learner && member.is_of(node))
+    }
+
     /// How many members vote, by the longest list that a member gives. `None` where none gives one.
     pub(super) fn voters(&self) -> Option<usize> {
         let count = |view: &MemberView| view.members.iter().filter(|member| !member.learner).count();
@@ -92,10 +98,11 @@ impl Outlook {
             *name != node && votes && view.healthy && view.errors.is_empty()
         };
         let stay = self.view.members.iter().filter(healthy).count();
-        let goes = usize::from(removed && self.is_listed(node));
+        // A learner is no voter that goes, and a list may be shorter than another one.
+        let goes = usize::from(removed && self.is_voter(node));
         let too_few = || request.effect == Effect::Absence && self.is_listed(node) && stay <= voters / 2;
         let outage = outage.unwrap_or_else(too_few);
-        let voters = Some((stay, voters - goes));
+        let voters = Some((stay, voters.saturating_sub(goes)));
         Forecast { voters, outage, moves_vip, at_once, blockers, ..Forecast::default() }
     }
 
