@@ -87,6 +87,11 @@ pub(crate) fn stage(
             blueprint.options.contract = contract;
             *desired = Desired::of(blueprint, attachments, Some(bundle))?;
         }
+        let differing = differ_in_more(blueprint, observed, desired, &running);
+        if !differing.is_empty() {
+            stage::configure_first(blueprint, observed, &wanted, differing);
+            *desired = Desired::of(blueprint, attachments, Some(bundle))?;
+        }
         later_hops(blueprint, (bundle, attachments))?;
         problems(blueprint, observed, &running);
     }
@@ -184,6 +189,29 @@ fn contract(
         }
     }
     nearest.map_or(said, |(_, contract)| contract)
+}
+
+/// Nodes whose machine config differs in more than versions from what a hop of Kubernetes brings, which changes versions only.
+fn differ_in_more(
+    blueprint: &Blueprint,
+    observed: &Observed,
+    desired: &Desired,
+    running: &Running,
+) -> BTreeSet<NodeName> {
+    if blueprint.upgrade.as_ref().is_none_or(|upgrade| upgrade.next_kubernetes().is_none()) {
+        return BTreeSet::new();
+    }
+    let differs = |node: &NodeName, runs: &Documents| {
+        let wanted = Documents::parse(desired.configs.get(node)?.expose()).ok()?;
+        let mut same = runs.clone();
+        for (image, tag) in config::kubernetes_tags(&wanted) {
+            config::set_kubernetes_tag(&mut same, image, &tag);
+        }
+        let release = Contract::parse(observed.machines.get(node)?.talos.as_ref()?).ok()?;
+        Some(!difference(&same, &wanted, release).is_empty())
+    };
+    let differing = running.iter().filter(|(node, runs)| differs(node, runs) == Some(true));
+    differing.map(|(node, _)| node.clone()).collect()
 }
 
 /// Renders for every later hop, so that what its release refuses is known before the first node is touched.
