@@ -19,6 +19,7 @@ mod off;
 mod permit;
 mod power;
 mod power_cycle;
+mod proxy;
 mod reboot;
 mod reconfigure;
 mod record;
@@ -242,6 +243,7 @@ async fn carry_out(
             };
             Box::pin(component::run(context, permit, node, *component, version, progress)).await
         }
+        Action::UpgradeProxy { version } => Box::pin(proxy::run(context, version, progress)).await,
         Action::InstallTalos { node, image, talos, mode } => {
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
             let what = install::Install { image, talos, mode: *mode };

@@ -429,9 +429,8 @@ impl Plan {
     /// How many hops are left with the one that this plan makes. None where it makes none.
     #[must_use]
     pub fn hops_left(&self) -> usize {
-        let upgrades = |unit: &Unit| {
-            matches!(unit.goal, Goal::UpgradeTalos { .. } | Goal::UpgradeKubernetes { .. })
-        };
+        let upgrades =
+            |unit: &Unit| matches!(unit.goal, Goal::UpgradeTalos { .. } | Goal::UpgradeKubernetes { .. });
         let upgrades = self.units.iter().any(upgrades);
         self.upgrade.iter().filter(|_| upgrades).map(|upgrade| upgrade.hops.len()).sum()
     }

@@ -334,6 +334,12 @@ pub enum Action {
         /// The version that it runs afterwards, with the leading `v`.
         version: String,
     },
+    /// Gives the pods of kube-proxy another version, and waits until they run and are ready. Talos itself changes no object that it
+    /// created.
+    UpgradeProxy {
+        /// The version that they run afterwards, with the leading `v`.
+        version: String,
+    },
     /// Installs another image of Talos on a machine's disk. The machine boots it at its next reboot.
     InstallTalos {
         /// The name of the node in the file.
@@ -525,6 +531,7 @@ impl Action {
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
             | Self::SnapshotEtcd
+            | Self::UpgradeProxy { .. }
             | Self::DeleteRecord { .. } => None,
         }
     }
@@ -572,6 +579,7 @@ impl Action {
             | Self::PullImage { .. }
             | Self::PullImages { .. }
             | Self::UpgradeComponent { .. }
+            | Self::UpgradeProxy { .. }
             | Self::InstallTalos { .. }
             | Self::VerifyNode { .. }
             | Self::UncordonNode { .. }
@@ -621,6 +629,7 @@ impl Action {
             Self::PullImage { node, .. } => format!("pull-image/{node}"),
             Self::PullImages { node, .. } => format!("pull-images/{node}"),
             Self::UpgradeComponent { node, component, .. } => format!("upgrade-component/{node}/{component}"),
+            Self::UpgradeProxy { .. } => "upgrade-proxy".to_owned(),
             Self::InstallTalos { node, .. } => format!("install-talos/{node}"),
             Self::VerifyNode { node } => format!("verify-node/{node}"),
             Self::UncordonNode { node } => format!("uncordon-node/{node}"),
@@ -727,6 +736,7 @@ impl Action {
             Self::UpgradeComponent { node, component, version } => {
                 format!("upgrade {component} on {node} to {version}")
             }
+            Self::UpgradeProxy { version } => format!("upgrade the pods of kube-proxy to {version}"),
             Self::InstallTalos { node, talos, .. } => format!("install Talos {talos} on {node}"),
             Self::VerifyNode { node } => format!("verify that {node} is back and healthy"),
             Self::UncordonNode { node } | Self::ReleaseNode { node } => format!("uncordon {node}"),

@@ -157,6 +157,7 @@ impl Goal {
             | Action::CreateCredentials { .. }
             | Action::PullImage { .. }
             | Action::PullImages { .. }
+            | Action::UpgradeProxy { .. }
             | Action::SnapshotEtcd
             | Action::CheckHealth => Self::Create { node: None },
         }

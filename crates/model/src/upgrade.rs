@@ -39,7 +39,7 @@ impl Component {
 
     /// As Kubernetes calls it.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",

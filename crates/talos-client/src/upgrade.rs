@@ -114,20 +114,13 @@ impl Machine {
     /// # Errors
     ///
     /// As [`Machine::pull_image`]; before 1.13 [`Kind::Other`] with the machine's words.
-    pub async fn prefetch(
-        &self,
-        image: &str,
-        store: ImageStore,
-        heard: impl FnMut(Progress),
-    ) -> Result<()> {
+    pub async fn prefetch(&self, image: &str, store: ImageStore, heard: impl FnMut(Progress)) -> Result<()> {
         match self.pull_into(image, store, heard).await {
             Err(error) if error.kind() == Kind::Unimplemented => {}
             pulled => return pulled.map(drop),
         }
-        let request = wire::ImagePullRequest {
-            namespace: store.namespace().into(),
-            reference: image.to_owned(),
-        };
+        let request =
+            wire::ImagePullRequest { namespace: store.namespace().into(), reference: image.to_owned() };
         self.api.ask("pulling an image", LONG, self.api.services().image_pull(request)).await.map(drop)
     }
 

@@ -11,13 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::attachments::Attachments;
 use model::blueprint::Blueprint;
+use model::forms::Version;
 use model::names::NodeName;
 use model::observed::Observed;
 use model::plan::Rendered;
+use model::removals::Arguments;
 use model::stage;
 use model::upgrade::{Component, Components, Hop};
 use secrecy::{ExposeSecret, SecretString};
-use talos::config::{self, Contract, Documents, KubernetesImage, difference};
+use talos::config::{self, Contract, Documents, KubernetesArguments, KubernetesImage, difference};
 use talos::secrets::Bundle;
 use talos::validate::{Mode, validate};
 
@@ -94,6 +96,7 @@ pub(crate) fn stage(
         }
         later_hops(blueprint, (bundle, attachments))?;
         problems(blueprint, observed, &running);
+        removed(blueprint, observed, desired);
     }
     for (node, text) in texts {
         let (Some(machine), Some(wanted)) = (observed.machines.get_mut(node), desired.configs.get(node))
@@ -234,6 +237,26 @@ fn later_hops(
         Desired::of(&later, attachments, Some(bundle))?;
     }
     Ok(())
+}
+
+/// What the parts of Kubernetes would not start with on the way to the version of the file, in the machine configs of the file.
+fn removed(blueprint: &Blueprint, observed: &mut Observed, desired: &Desired) {
+    let Some(upgrade) = &blueprint.upgrade else { return };
+    let minor = |text: &String| Version::read(text).map(|version| version.minor);
+    for (node, change) in &upgrade.kubernetes {
+        let (Some(machine), Some(config)) = (observed.machines.get_mut(node), desired.configs.get(node))
+        else {
+            continue;
+        };
+        let (Some(from), Some(to)) = (minor(&change.runs), minor(&change.wanted)) else { continue };
+        let Ok(documents) = Documents::parse(config.expose()) else { continue };
+        let arguments = config::kubernetes_arguments(&documents).into_iter();
+        let found = arguments.flat_map(|(image, KubernetesArguments { flags, gates })| {
+            let gates = gates.into_iter().collect();
+            Arguments { flags, gates }.removed(component(image), from, to)
+        });
+        machine.component_problems = found.collect();
+    }
 }
 
 /// What the next release would refuse in the machine configs that run, and the release that runs does not.

@@ -121,18 +121,18 @@ impl Part<'_> {
             // From now on the kubelet may be away, and a node that was drained for it stays cordoned until it is back.
             self.context.kubelets().insert(self.node.name.clone());
         }
-        let sent =
-            reconfigure::send(self.context, self.node, machine, &next, ApplyMode::NoReboot).await?;
+        let sent = reconfigure::send(self.context, self.node, machine, &next, ApplyMode::NoReboot).await?;
         reconfigure::follows(self.context, self.node, machine, &digest(next.as_bytes())).await?;
         Ok(sent)
     }
 
     /// No static pod is taken down while one of another control plane node is not ready.
     async fn others_ready(&self, machine: &Machine, progress: &Progress) -> Result<()> {
-        let hint = "no further static pod is restarted until all of them are ready; `talosmith health` says more";
-        self.wait(Awaited::Others, machine, progress).await.map_err(|words| {
-            self.attempt().coded(NOT_STARTED).hint(hint).because(Error::systems(words))
-        })
+        let hint =
+            "no further static pod is restarted until all of them are ready; `talosmith health` says more";
+        self.wait(Awaited::Others, machine, progress)
+            .await
+            .map_err(|words| self.attempt().coded(NOT_STARTED).hint(hint).because(Error::systems(words)))
     }
 
     async fn others_lack(&self, kubernetes: &Kubernetes) -> Option<String> {
@@ -334,7 +334,8 @@ mod tests {
     #[test]
     fn a_machine_config_that_differs_in_more_is_not_sent() {
         let release = Contract::parse("v1.13.9").unwrap();
-        let wanted = format!("{}  allowSchedulingOnControlPlanes: true\n", RUNS.replace("v1.35.4", "v1.36.3"));
+        let wanted =
+            format!("{}  allowSchedulingOnControlPlanes: true\n", RUNS.replace("v1.35.4", "v1.36.3"));
         assert!(next(RUNS, &wanted, Component::ApiServer, release).is_none());
     }
 }

@@ -10,7 +10,7 @@ use crate::rig::{Rig, bundle};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const QUARTER: Duration = Duration::from_secs(900);
 
-fn machine(rig: &Rig, address: &str) -> Machine {
+pub fn machine(rig: &Rig, address: &str) -> Machine {
     let now = rig.systems.clock.now();
     let identity = talos::secrets::talos_client(&bundle(), "os:admin", DAY, now).unwrap();
     let address: IpAddr = address.parse().unwrap();

@@ -58,6 +58,8 @@ pub(crate) struct MirrorPod {
     pub(crate) ready: bool,
     /// What it says when it ends, where it does.
     pub(crate) crash: Option<String>,
+    /// No registry has its image.
+    pub(crate) no_image: bool,
 }
 
 /// What is known of a node's readiness.

@@ -66,7 +66,7 @@ pub(super) fn write_static(store: &mut Store, kubelets: &[Kubelet], now: Timesta
 }
 
 fn write_mirror(store: &mut Store, kubelet: &Kubelet, mirror: &MirrorPod, owner: &Value, now: Timestamp) {
-    let MirrorPod { component, image, config_version, ready, crash } = mirror;
+    let MirrorPod { component, image, config_version, ready, crash, no_image } = mirror;
     let name = format!("{component}-{}", kubelet.name);
     let version = config_version.to_string();
     let place = Place::core("pods", "kube-system", &name);
@@ -104,8 +104,13 @@ fn write_mirror(store: &mut Store, kubelet: &Kubelet, mirror: &MirrorPod, owner:
     }
     let waits = match crash {
         Some(_) => {
-            let message = format!("back-off 40s restarting failed container={component} pod={name}_kube-system");
+            let message =
+                format!("back-off 40s restarting failed container={component} pod={name}_kube-system");
             json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
+        }
+        None if *no_image => {
+            let message = format!("Back-off pulling image {image:?}: ErrImagePull: {image}: not found");
+            json!({"waiting": {"reason": "ImagePullBackOff", "message": message}})
         }
         None => json!({"waiting": {"reason": "ContainerCreating"}}),
     };

@@ -47,11 +47,18 @@ pub struct StaticPod {
     from: Timestamp,
     /// What it says when it ends, where it does.
     pub crash: Option<String>,
+    /// No registry has its image.
+    #[serde(default)]
+    pub no_image: bool,
 }
 
 impl StaticPod {
     pub(crate) fn is_ready(&self, now: Timestamp) -> bool {
-        self.crash.is_none() && self.from <= now
+        self.starts() && self.from <= now
+    }
+
+    pub(crate) fn starts(&self) -> bool {
+        self.crash.is_none() && !self.no_image
     }
 }
 
@@ -125,6 +132,7 @@ impl Machines {
     /// Static pods follow their configuration, and a kubelet that starts has the version of its own.
     pub(super) fn step_components(&mut self, vmid: u32) -> bool {
         let now = self.now;
+        let missing = STATIC_PODS.map(|name| self.no_images.contains(&(vmid, name.to_owned())));
         let Some(node) = self.live_mut(vmid) else { return false };
         let mut changed = false;
         if node.kubelet_from <= now && node.components.kubelet.as_ref() != Some(&node.settings.kubernetes) {
@@ -136,12 +144,15 @@ impl Machines {
             }
         }
         let Some(up) = node.api_server_from else { return changed };
-        for name in STATIC_PODS {
+        for (name, missing) in STATIC_PODS.into_iter().zip(missing) {
             let (image, arguments) = node.wanted(name);
             let known = node.components.pods.get(name);
-            if known.is_some_and(|pod| pod.image == image && pod.arguments == arguments) {
+            let same = known.filter(|pod| pod.image == image && pod.arguments == arguments);
+            if same.is_some_and(|pod| !pod.no_image || missing) {
                 continue;
             }
+            // What a machine has, it does not pull again.
+            let no_image = missing && known.is_none_or(|pod| pod.image != image || pod.no_image);
             let crash = crash(name, &image, &arguments);
             let from = match known {
                 // It is the kubelet that starts it.
@@ -149,11 +160,15 @@ impl Machines {
                 Some(_) => after(now, timing::STATIC_POD),
                 None => up,
             };
-            let version = known.map_or(1, |pod| pod.version + 1);
+            let version = match (known, same) {
+                (_, Some(pod)) => pod.version,
+                (Some(pod), None) => pod.version + 1,
+                (None, None) => 1,
+            };
+            let pod = StaticPod { image, arguments, version, from, crash, no_image };
             if name == "kube-apiserver" {
-                node.api_server_from = Some(if crash.is_some() { Timestamp::MAX } else { from });
+                node.api_server_from = Some(if pod.starts() { from } else { Timestamp::MAX });
             }
-            let pod = StaticPod { image, arguments, version, from, crash };
             node.components.pods.insert(name.to_owned(), pod);
             changed = true;
         }

@@ -122,13 +122,14 @@ impl Machines {
             pod_subnet: settings.pod_subnet,
             static_pods: node
                 .static_pods()
-                .filter(|(_, pod)| pod.version > 1 || pod.is_ready(self.now) || pod.crash.is_some())
+                .filter(|(_, pod)| pod.version > 1 || pod.is_ready(self.now) || !pod.starts())
                 .map(|(component, pod)| MirrorPod {
                     component: component.clone(),
                     image: pod.image.clone(),
                     config_version: pod.version,
                     ready: pod.is_ready(self.now),
                     crash: pod.crash.clone(),
+                    no_image: pod.no_image,
                 })
                 .collect(),
         })

@@ -252,7 +252,10 @@ impl Settings {
             api_sans: strings(cluster.pointer("/apiServer/certSANs")),
             arguments: BTreeMap::from([
                 ("kube-apiserver".to_owned(), labels(cluster.pointer("/apiServer/extraArgs"))),
-                ("kube-controller-manager".to_owned(), labels(cluster.pointer("/controllerManager/extraArgs"))),
+                (
+                    "kube-controller-manager".to_owned(),
+                    labels(cluster.pointer("/controllerManager/extraArgs")),
+                ),
                 ("kube-scheduler".to_owned(), labels(cluster.pointer("/scheduler/extraArgs"))),
                 (
                     "kubelet".to_owned(),

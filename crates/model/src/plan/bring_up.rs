@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::images::Site;
+use super::kubernetes::ComponentUpgrade;
 use super::remove::Removal;
 use super::units::Need;
-use super::kubernetes::ComponentUpgrade;
 use super::versions::Install;
 use super::{Blocked, Found, Note, Refusal, RefusalCode, Rendered, bootstrap, drift};
 use crate::allowed::Allowed;
@@ -120,6 +120,8 @@ pub(super) struct Builder<'a> {
     pub(super) kubernetes: BTreeMap<NodeName, Vec<ComponentChange>>,
     /// Those of them that are no kubelets, once nothing is against them.
     pub(super) components: Vec<ComponentUpgrade>,
+    /// The version that the pods of kube-proxy get, and the steps before that.
+    pub(super) proxy: Option<(String, Vec<StepId>)>,
     /// The nodes that the plan is about, where it is not about all.
     pub(super) targets: BTreeSet<NodeName>,
     /// Nodes with needs that the plan is not about.
@@ -198,6 +200,7 @@ impl<'a> Builder<'a> {
             with_image: BTreeMap::new(),
             kubernetes: BTreeMap::new(),
             components: vec![],
+            proxy: None,
             targets: BTreeSet::new(),
             left_out: BTreeSet::new(),
         }

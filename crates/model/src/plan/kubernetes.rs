@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::bring_up::{Builder, usual};
 use super::{Blocked, Note};
-use crate::blueprint::Role;
+use crate::blueprint::{Node, Role};
 use crate::forms::Version;
 use crate::names::NodeName;
 use crate::observed::ComponentChange;
@@ -77,6 +77,7 @@ impl Builder<'_> {
         let drained: Vec<NodeName> = drained.map(|(node, _)| node.clone()).collect();
         self.tell_path(&drained);
         let pulled = self.pull_components(&changes);
+        self.proxy = self.next_proxy().map(|version| (version, pulled.clone()));
         for (node, changes) in changes {
             let is_worker = self.blueprint.nodes.get(&node).is_some_and(|node| node.role == Role::Worker);
             let has_kubelet = changes.iter().any(|change| change.component == Component::Kubelet);
@@ -91,6 +92,23 @@ impl Builder<'_> {
                 }
             }
         }
+    }
+
+    /// The version that the pods of kube-proxy get with this hop: that of all control plane nodes after it. None where Talos does not
+    /// bring kube-proxy, or the plan leaves a control plane node out.
+    fn next_proxy(&self) -> Option<String> {
+        let nodes: Vec<&Node> = self.blueprint.control_planes().collect();
+        let mut versions = BTreeSet::new();
+        for node in &nodes {
+            let machine = self.observed.machines.get(&node.name);
+            if machine.is_some_and(|machine| machine.components.contains_key(&Component::Proxy)) {
+                // What has no version of its own gets that of the file, as its kubelet does.
+                versions.insert(node.components.get(&Component::Proxy).unwrap_or(&node.kubernetes));
+            }
+        }
+        let is_target = |node: &&Node| self.targets.is_empty() || self.targets.contains(&node.name);
+        let version = versions.first().filter(|_| versions.len() == 1 && nodes.iter().all(is_target));
+        version.map(|version| (*version).clone())
     }
 
     /// No node is disrupted before every node has its images.
@@ -148,7 +166,8 @@ impl Builder<'_> {
                 || self.steps.iter().any(|known| known.id == step)
         };
         let (changed, stay): (Vec<&NodeName>, Vec<&NodeName>) = nodes.iter().partition(is_changed);
-        let named = |nodes: &[&NodeName]| nodes.iter().map(|node| node.as_str()).collect::<Vec<_>>().join(", ");
+        let named =
+            |nodes: &[&NodeName]| nodes.iter().map(|node| node.as_str()).collect::<Vec<_>>().join(", ");
         if !stay.is_empty() {
             let what = format!(
                 "Talosmith does not upgrade Kubernetes to {version}: the machine config of {} differs from the file in more than \
@@ -220,7 +239,8 @@ impl Builder<'_> {
             let runs = || self.observed.machines.get(node)?.components.get(&Component::ApiServer).cloned();
             minor(&planned.or_else(runs)?)
         };
-        let servers = self.blueprint.control_planes().filter_map(|node| Some((after_plan(&node.name)?, node)));
+        let servers =
+            self.blueprint.control_planes().filter_map(|node| Some((after_plan(&node.name)?, node)));
         let Some((oldest, server)) = servers.min_by_key(|(minor, _)| *minor) else { return };
         let server = server.name.clone();
         let ahead = changes.iter().filter(|(_, changes)| {
@@ -234,7 +254,8 @@ impl Builder<'_> {
             "Talosmith does not upgrade Kubernetes on {}: kube-apiserver on {server} stays at 1.{oldest}, and nothing may be newer than that",
             ahead.join(", ")
         );
-        let hint = "apply without `--target`, or give the control plane nodes a newer version in the file, too";
+        let hint =
+            "apply without `--target`, or give the control plane nodes a newer version in the file, too";
         self.blocked.push(Blocked {
             node: None,
             what,

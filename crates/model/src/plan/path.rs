@@ -47,6 +47,7 @@ impl Builder<'_> {
         self.tell_hops();
         self.tell_budgets(&nodes);
         self.tell_no_return();
+        self.tell_removals();
         self.tell_newcomers();
         self.tell_ignored_stops();
     }
@@ -126,6 +127,25 @@ impl Builder<'_> {
                 ));
             }
             oldest = after;
+        }
+    }
+
+    /// What will keep Kubernetes from being upgraded, before Talos is.
+    fn tell_removals(&mut self) {
+        let upgrade = self.blueprint.upgrade.as_ref();
+        if upgrade.is_none_or(|upgrade| upgrade.next_kubernetes().is_some()) {
+            return;
+        }
+        let machines = self.observed.machines.iter();
+        let found = machines.filter(|(_, machine)| !machine.component_problems.is_empty());
+        let found: Vec<String> = found
+            .map(|(node, machine)| format!("{node} has {}", machine.component_problems.join("; ")))
+            .collect();
+        if !found.is_empty() {
+            self.note(format!(
+                "Kubernetes is not upgraded after Talos until settings that the next version does not know are removed from the file: {}",
+                found.join(". ")
+            ));
         }
     }
 

@@ -367,9 +367,7 @@ fn disruption_of(action: &Action, unit: Disruption) -> Disruption {
         | Action::Reconfigure { mode: ConfigMode::Reboot, .. } => Disruption::Reboot,
         Action::Reconfigure { mode: ConfigMode::NoReboot, .. }
         | Action::UpdateVm { .. }
-        | Action::UpgradeComponent { .. } => {
-            unit.min(Disruption::ServiceRestart)
-        }
+        | Action::UpgradeComponent { .. } => unit.min(Disruption::ServiceRestart),
         Action::StopVm { .. }
         | Action::DeleteVm { .. }
         | Action::DeleteDisk { .. }

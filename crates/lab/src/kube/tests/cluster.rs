@@ -33,6 +33,7 @@ impl Cluster {
             config_version: 1,
             ready: true,
             crash: None,
+            no_image: false,
         });
         let kubelet = |(number, name): (usize, String)| Kubelet {
             number,

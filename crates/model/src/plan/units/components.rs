@@ -14,6 +14,7 @@ impl Builder<'_> {
     /// Parts of Kubernetes other than kubelets, in the order of [`Component::ALL`].
     pub(super) fn component_units(&mut self, course: &mut Course) {
         let mut all = std::mem::take(&mut self.components);
+        let proxy = std::mem::take(&mut self.proxy);
         for component in Component::ALL {
             let (mut own, others) = all.into_iter().partition(|it| it.change.component == component);
             all = others;
@@ -26,6 +27,13 @@ impl Builder<'_> {
                 }
             }
             course.chain.extend(ends);
+        }
+        if let Some((version, after)) = proxy.filter(|_| course.stalled.is_none()) {
+            let after = [after, course.chain.clone()].concat();
+            let reason = "kubelets follow once kube-proxy runs the version of the API servers";
+            let step = self.push(Action::UpgradeProxy { version }, after, reason, usual::STATIC_POD);
+            self.set_disruption(&step, Disruption::InPlace);
+            course.chain = vec![step];
         }
     }
 
@@ -58,8 +66,7 @@ impl Builder<'_> {
             installs: true,
         };
         let verdict = course.outlook.ask(&draft.request());
-        let may_wait =
-            course.outlook.policy().api_outage || course.outlook.voters_of(self.blueprint) > 2;
+        let may_wait = course.outlook.policy().api_outage || course.outlook.voters_of(self.blueprint) > 2;
         let stops = |blocker: &Blocker| !matches!(blocker, Blocker::OutsideWindow { .. });
         if let Verdict::Stop(blockers) | Verdict::Wait(blockers) = &verdict
             && !(may_wait && (matches!(verdict, Verdict::Wait(_)) || !blockers.iter().any(stops)))
@@ -81,8 +88,7 @@ impl Builder<'_> {
     /// What only the machine config says: nothing restarts.
     fn component_in_place(&mut self, course: &Course, upgrade: ComponentUpgrade) -> StepId {
         let ComponentUpgrade { node, change, after } = upgrade;
-        let action =
-            Action::UpgradeComponent { node, component: change.component, version: change.wanted };
+        let action = Action::UpgradeComponent { node, component: change.component, version: change.wanted };
         let after = [after, course.chain.clone()].concat();
         let step = self.push(action, after, format!("it says {}", change.runs), usual::GROW);
         self.set_disruption(&step, Disruption::InPlace);

@@ -35,7 +35,8 @@ impl Builder<'_> {
                 "Talosmith does not upgrade {what} on {}: {before} comes before it, and is blocked",
                 node.name
             );
-            let hint = "remove what blocks the control plane node first; the others follow once it is upgraded";
+            let hint =
+                "remove what blocks the control plane node first; the others follow once it is upgraded";
             return self.block(&node.name, Disruption::Reboot, what, hint.to_owned());
         }
         let disruption = need.disruption(restarts);
@@ -90,8 +91,11 @@ impl Builder<'_> {
             // What it follows at once stands before, outside of the unit.
             need.after.push(Action::reconfigure(&node.name).id());
         }
+        // What Kubernetes does not have, it cannot drain.
+        let known = self.observed.kubernetes.nodes.contains_key(&node.name);
+        let drains = drains && (known || !self.observed.kubernetes.answered);
         // A kubelet that restarts leaves etcd alone.
-        let goes_down = restarts >= Disruption::Reboot || need.moves.is_some();
+        let goes_down = need.moves.is_some() || (drains && restarts >= Disruption::Reboot);
         let acts = self.around(&course.outlook, node, acts, drains, goes_down, need.by_hand);
         let draft = DraftUnit {
             unit,
@@ -129,8 +133,6 @@ impl Builder<'_> {
         let name = || node.name.clone();
         let kubernetes = &self.observed.kubernetes;
         let seen = kubernetes.nodes.get(&node.name);
-        // What Kubernetes does not have, it cannot drain.
-        let drains = drains && (seen.is_some() || !kubernetes.answered);
         let of_a_person = seen.is_some_and(|seen| !seen.schedulable && seen.cordoned.is_none());
         let ours = seen.is_some_and(|seen| seen.cordoned.is_some());
         let mut all = vec![];
@@ -143,7 +145,11 @@ impl Builder<'_> {
             let reason = "its pods move before it is disrupted";
             all.push(DraftStep::new(Action::DrainNode { node: name() }, reason, usual::DRAIN));
         }
-        if goes_down && by_hand != Some(Hand::Drain) && outlook.votes(&node.name) && outlook.is_listed(&node.name) {
+        if goes_down
+            && by_hand != Some(Hand::Drain)
+            && outlook.votes(&node.name)
+            && outlook.is_listed(&node.name)
+        {
             let action = Action::MoveLeadership { node: name() };
             all.push(DraftStep::new(action, "etcd keeps a leader", usual::LEADERSHIP));
         }

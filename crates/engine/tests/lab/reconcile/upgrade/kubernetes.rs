@@ -7,13 +7,13 @@ use super::*;
 const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 /// The file with another Kubernetes.
-fn with_kubernetes(kubernetes: &str) -> String {
+pub(super) fn with_kubernetes(kubernetes: &str) -> String {
     HOME.replace("kubernetes: v1.35.4", &format!("kubernetes: {kubernetes}"))
 }
 
 impl Rig {
     /// What the kubelets of all nodes report, and the images of all static pods.
-    async fn kubernetes_versions(&self) -> BTreeSet<String> {
+    pub(super) async fn kubernetes_versions(&self) -> BTreeSet<String> {
         let kubernetes = self.kubernetes();
         let nodes = kubernetes.nodes().await.unwrap().into_values().map(|node| node.version);
         let pods = kubernetes.control_plane_pods().await.unwrap().into_iter();
@@ -39,6 +39,8 @@ async fn a_minor_goes_part_by_part_and_kubelets_last_on_drained_nodes() {
     assert!(matches!(reconciled.ended, Ended::Converged), "{:?} {:?}", reconciled.ended, controller.failed());
     assert_eq!(rig.kubernetes_versions().await, BTreeSet::from(["v1.36.3".to_owned()]));
     assert_eq!(rig.boots(), before, "no machine reboots");
+    let proxy = serde_json::to_string(&rig.kubernetes().daemon_set("kube-proxy").await.unwrap()).unwrap();
+    assert!(proxy.contains("registry.k8s.io/kube-proxy:v1.36.3"), "{proxy}");
     let steps = controller.done();
     let done = upgraded(&steps);
     let parts: Vec<&str> = done.iter().map(|step| step.split_once('/').unwrap().1).collect();
@@ -55,6 +57,8 @@ async fn a_minor_goes_part_by_part_and_kubelets_last_on_drained_nodes() {
         let drained = position(&steps, &format!("drain-node/{node}"));
         assert!(drained < position(&steps, &format!("upgrade-component/{node}/kubelet")), "{steps:?}");
     }
+    let kubelet = format!("upgrade-component/{}", done[12]);
+    assert!(position(&steps, "upgrade-proxy") < position(&steps, &kubelet), "{steps:?}");
     assert_eq!(controller.asked().len(), 1, "it is asked for once");
     assert_eq!(rig.cordoned().await.len(), 0);
     rig.assert_nothing_to_do(&file).await;
@@ -199,7 +203,7 @@ async fn an_interrupted_upgrade_goes_on_where_it_stands() {
 async fn other_changes_of_machine_configs_come_before_the_upgrade() {
     let rig = Rig::healthy().await;
     let file = format!(
-        "{}patches:\n  - inline: {{ machine: {{ sysctls: {{ net.ipv4.ip_forward: '1' }} }} }}\n",
+        "{}patches:\n  - {{ machine: {{ sysctls: {{ net.ipv4.ip_forward: '1' }} }} }}\n",
         with_kubernetes("v1.36.3")
     );
     let plan = rig.observe(&file).await.plan();
@@ -210,4 +214,101 @@ async fn other_changes_of_machine_configs_come_before_the_upgrade() {
     assert!(matches!(reconciled.ended, Ended::Converged), "{:?} {:?}", reconciled.ended, controller.failed());
     assert_eq!(rig.kubernetes_versions().await, BTreeSet::from(["v1.36.3".to_owned()]));
     assert_eq!(controller.asked().len(), 1, "{:?}", controller.asked());
+}
+
+const GATE: &str = "UserNamespacesPodSecurityStandards";
+
+/// A healthy cluster of an older Kubernetes, with a feature gate that 1.35 removed.
+async fn with_gate(place: &str) -> (Rig, String) {
+    let rig = Rig::new();
+    let file = format!("{}patches:\n  - {place}\n", with_kubernetes("v1.34.2"));
+    let ran = Box::pin(rig.apply(&file)).await;
+    assert_eq!(ran.outcome, model::event::Outcome::Done, "{:?}", ran.failures());
+    (rig, file)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_feature_gate_is_found_before_the_first_change() {
+    let places = [
+        format!("{{ cluster: {{ apiServer: {{ extraArgs: {{ feature-gates: {GATE}=true }} }} }} }}"),
+        format!("{{ machine: {{ kubelet: {{ extraConfig: {{ featureGates: {{ {GATE}: true }} }} }} }} }}"),
+    ];
+    for place in places {
+        let (rig, file) = with_gate(&place).await;
+        let (controller, changes) = (Controller::of(&rig), rig.count_changes());
+        let reconciled = controller.approved(&file.replace("v1.34.2", "v1.35.4")).await;
+        assert!(matches!(reconciled.ended, Ended::Left(Left::Blocked)), "{:?}", reconciled.ended);
+        let (_, plan) = reconciled.last.unwrap();
+        assert!(plan.blocked.iter().all(|blocked| blocked.what.contains(GATE)), "{:?}", plan.blocked);
+        assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}
+
+/// A part that does not start ends the run while all others run as before, and the next run goes on from there.
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_does_not_start_stops_the_roll() {
+    let rig = Rig::healthy().await;
+    let (controller, file) = (Controller::of(&rig), with_kubernetes("v1.36.3"));
+    let nodes = [150_011, 150_012, 150_013];
+    let missing = |vmid, missing| Injection::NoImage { vmid, service: "kube-apiserver".into(), missing };
+    nodes.iter().for_each(|vmid| rig.lab.inject(missing(*vmid, true)));
+    let reconciled = controller.approved(&file).await;
+    assert!(matches!(reconciled.ended, Ended::Failed), "{:?}", reconciled.ended);
+    let failed = controller.failed();
+    let [(step, code, why)] = failed.as_slice() else { panic!("{failed:?}") };
+    assert!(step.ends_with("/kube-apiserver"), "{step}");
+    assert_eq!(code, "component-not-ready");
+    assert!(why.contains("ImagePullBackOff"), "{why}");
+    let pods = rig.kubernetes().control_plane_pods().await.unwrap();
+    assert_eq!(pods.iter().filter(|pod| !pod.ready).count(), 1, "one of nine: {pods:?}");
+    nodes.iter().for_each(|vmid| rig.lab.inject(missing(*vmid, false)));
+    let controller = Controller::of(&rig);
+    let reconciled = controller.approved(&file).await;
+    assert!(matches!(reconciled.ended, Ended::Converged), "{:?} {:?}", reconciled.ended, controller.failed());
+    assert_eq!(rig.kubernetes_versions().await, BTreeSet::from(["v1.36.3".to_owned()]));
+    rig.assert_nothing_to_do(&file).await;
+}
+
+/// Another tool upgraded an API server although it has a feature gate that the version does not know.
+#[tokio::test(start_paused = true)]
+async fn a_crash_on_a_removed_gate_is_mended_by_the_file_without_it() {
+    let place = format!("{{ cluster: {{ apiServer: {{ extraArgs: {{ feature-gates: {GATE}=true }} }} }} }}");
+    let (rig, file) = with_gate(&place).await;
+    let machine = crate::client::machine(&rig, "10.25.150.12");
+    let config = machine.machine_config().await.unwrap();
+    let config = secrecy::ExposeSecret::expose_secret(&config)
+        .replace("kube-apiserver:v1.34.2", "kube-apiserver:v1.35.4");
+    machine.apply_with(config.as_bytes(), talos_client::ApplyMode::NoReboot).await.unwrap();
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
+    let pods = rig.kubernetes().control_plane_pods().await.unwrap();
+    let crashed: Vec<_> = pods.iter().filter_map(|pod| pod.stuck.as_deref()).collect();
+    assert!(matches!(crashed.as_slice(), [why] if why.contains(GATE)), "{crashed:?}");
+    let file = file.replace("v1.34.2", "v1.35.4").replace(&format!("patches:\n  - {place}\n"), "");
+    let controller = Controller::of(&rig);
+    let reconciled = controller.approved(&file).await;
+    assert!(matches!(reconciled.ended, Ended::Converged), "{:?} {:?}", reconciled.ended, controller.failed());
+    assert_eq!(rig.kubernetes_versions().await, BTreeSet::from(["v1.35.4".to_owned()]));
+    rig.assert_nothing_to_do(&file).await;
+}
+
+/// A program that set the image of kube-proxy keeps it.
+#[tokio::test(start_paused = true)]
+async fn an_image_of_kube_proxy_that_a_gitops_engine_set_is_left_to_it() {
+    let rig = Rig::healthy().await;
+    let image = "registry.k8s.io/kube-proxy:v1.35.4";
+    let pod = serde_json::json!({"containers": [{"name": "kube-proxy", "image": image}]});
+    let applied = serde_json::json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy", "namespace": "kube-system"},
+        "spec": {"template": {"spec": pod}},
+    });
+    rig.kubernetes().apply_as("kustomize-controller", &applied).await.unwrap();
+    let (controller, file) = (Controller::of(&rig), with_kubernetes("v1.36.3"));
+    let reconciled = controller.approved(&file).await;
+    assert!(matches!(reconciled.ended, Ended::Converged), "{:?} {:?}", reconciled.ended, controller.failed());
+    let warned = controller.events().into_iter().any(|what| {
+        matches!(what, What::StepDone { warnings, .. } if warnings.iter().any(|it| it.contains("kustomize-controller")))
+    });
+    assert!(warned);
+    let proxy = serde_json::to_string(&rig.kubernetes().daemon_set("kube-proxy").await.unwrap()).unwrap();
+    assert!(proxy.contains("registry.k8s.io/kube-proxy:v1.35.4"), "{proxy}");
 }
