@@ -129,22 +129,27 @@ fn set_components(
     via: &Via,
 ) {
     let mut components = Components::new();
+    let mut changed = false;
     for (component, runs) in &machine.components {
-        let Some(wanted) = wanted.and_then(|wanted| wanted.get(component)).filter(|wanted| *wanted != runs)
-        else {
-            continue;
-        };
+        let Some(wanted) = wanted.and_then(|wanted| wanted.get(component)) else { continue };
         // What is no version cannot be put in an order; it is a change of the machine config like any other.
         let (Some(runs), Some(wanted)) = (Version::read(runs), Version::read(wanted)) else { continue };
-        let next = hops::next_kubernetes(&runs, &wanted, via);
-        let next = if front.is_some_and(|front| next.minor <= front) { next } else { runs };
-        if *component == Component::Kubelet {
-            node.kubernetes = next.to_string();
-        }
-        // What gets the file's version is as the file describes it, digests included.
-        if next != wanted {
-            components.insert(*component, next.to_string());
-        }
+        let next = match runs == wanted {
+            true => runs,
+            false => {
+                let next = hops::next_kubernetes(&runs, &wanted, via);
+                if front.is_some_and(|front| next.minor <= front) { next } else { runs }
+            }
+        };
+        changed |= next != wanted;
+        components.insert(*component, next.to_string());
+    }
+    if let Some(kubelet) = components.get(&Component::Kubelet) {
+        node.kubernetes.clone_from(kubelet);
+    }
+    // Where all get the version of the file, they are as the file describes them, digests included.
+    if !changed {
+        components.clear();
     }
     node.components = components;
 }
