@@ -60,6 +60,7 @@ fn reason(goal: &Goal) -> &'static str {
         Goal::PowerCycle { .. } => "PowerCycle",
         Goal::DeleteDisks { .. } => "DeleteDisks",
         Goal::UpgradeTalos { .. } => "UpgradeTalos",
+        Goal::UpgradeKubernetes { .. } => "UpgradeKubernetes",
         Goal::Replace { .. } => "Replace",
         Goal::Remove { .. } => "Remove",
         Goal::Move { .. } => "Move",

@@ -62,6 +62,8 @@ pub(crate) struct Context {
     pub permits: Permits,
     /// Nodes whose machines this run has restarted.
     restarted: Mutex<BTreeSet<NodeName>>,
+    /// Nodes whose kubelet this run gave another version.
+    kubelets: Mutex<BTreeSet<NodeName>>,
     /// Nodes whose machine config this run staged.
     staged: Mutex<BTreeSet<NodeName>>,
     /// The Proxmox host that this run moved a VM to, by node.
@@ -87,6 +89,7 @@ impl Context {
             failed_control_planes: Mutex::default(),
             permits: Permits::default(),
             restarted: Mutex::default(),
+            kubelets: Mutex::default(),
             staged: Mutex::default(),
             moved: Mutex::default(),
             installed: Mutex::default(),
@@ -102,6 +105,11 @@ impl Context {
     /// Nodes whose machines this run has restarted: none is restarted twice.
     pub(crate) fn restarted(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
         self.restarted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nodes whose kubelet this run gave another version: until it is back, they stay cordoned.
+    pub(crate) fn kubelets(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
+        self.kubelets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nodes whose machine config this run staged: they must run it once they have booted.

@@ -42,6 +42,9 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The label of control plane nodes.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
+/// The annotation of a static pod with the version of the configuration that Talos made it from.
+const CONFIG_VERSION: &str = "talos.dev/config-version";
+
 /// Kubernetes of one cluster.
 #[derive(Clone)]
 pub struct Kubernetes {
@@ -73,6 +76,12 @@ pub struct SystemPod {
     pub node: String,
     /// Its `Ready` condition.
     pub ready: bool,
+    /// The image of its container.
+    pub image: String,
+    /// The version of the component's configuration that Talos made it from.
+    pub config_version: Option<String>,
+    /// Why its container does not start, where that is said.
+    pub stuck: Option<String>,
 }
 
 impl Kubernetes {
@@ -246,12 +255,18 @@ fn seen(node: &Node) -> KubernetesNode {
 }
 
 fn system_pod(pod: Pod) -> Option<SystemPod> {
+    let stuck = stuck::why(&pod);
     let labels = pod.metadata.labels.unwrap_or_default();
+    let annotations = pod.metadata.annotations.unwrap_or_default();
     let conditions = pod.status.and_then(|s| s.conditions).unwrap_or_default();
+    let spec = pod.spec?;
     Some(SystemPod {
         name: pod.metadata.name?,
         component: labels.get("k8s-app").or_else(|| labels.get("component"))?.clone(),
-        node: pod.spec?.node_name?,
+        image: spec.containers.first().and_then(|container| container.image.clone()).unwrap_or_default(),
+        node: spec.node_name?,
+        config_version: annotations.get(CONFIG_VERSION).cloned(),
+        stuck,
         ready: conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
     })
 }

@@ -352,7 +352,7 @@ impl Refused {
     }
 }
 
-fn image_of(component: Component) -> KubernetesImage {
+pub(crate) fn image_of(component: Component) -> KubernetesImage {
     match component {
         Component::ApiServer => KubernetesImage::ApiServer,
         Component::ControllerManager => KubernetesImage::ControllerManager,

@@ -2,6 +2,7 @@
 
 mod boot;
 mod bootstrap;
+mod component;
 mod configure;
 mod credentials;
 mod dead;
@@ -18,6 +19,7 @@ mod off;
 mod permit;
 mod power;
 mod power_cycle;
+mod proxy;
 mod reboot;
 mod reconfigure;
 mod record;
@@ -36,6 +38,7 @@ use std::sync::Arc;
 
 use model::gate::Permit;
 use model::step::{Action, ConfigMode};
+use model::upgrade::Component;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
@@ -92,6 +95,7 @@ fn takes_down(action: &Action) -> bool {
             | Action::MigrateVm { .. }
             | Action::ShutdownNode { .. }
             | Action::InstallTalos { .. }
+            | Action::UpgradeComponent { component: Component::Kubelet, .. }
             | Action::Reconfigure { mode: ConfigMode::Reboot, .. }
             | Action::LeaveEtcd { .. }
             // One of a dead node has a watch of its own.
@@ -227,6 +231,19 @@ async fn carry_out(
         Action::PullImage { node, image } => {
             Box::pin(install::pull(context, context.snapshot.node(node)?, image, progress)).await
         }
+        Action::PullImages { node, images } => {
+            Box::pin(component::pull(context, context.snapshot.node(node)?, images, progress)).await
+        }
+        Action::UpgradeComponent { node, component, version } => {
+            let node = context.snapshot.node(node)?;
+            // What only the machine config says disrupts nothing.
+            let permit = match component.is_static_pod() || *component == Component::Kubelet {
+                true => Some(permit::of(permit, action)?),
+                false => None,
+            };
+            Box::pin(component::run(context, permit, node, *component, version, progress)).await
+        }
+        Action::UpgradeProxy { version } => Box::pin(proxy::run(context, version, progress)).await,
         Action::InstallTalos { node, image, talos, mode } => {
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
             let what = install::Install { image, talos, mode: *mode };

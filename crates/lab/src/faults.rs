@@ -130,7 +130,8 @@ pub enum Injection {
         /// Whether they are parted.
         apart: bool,
     },
-    /// No registry has the image of a machine's `etcd` or `kubelet`, or they have it again. The service fails for good.
+    /// No registry has the image of a machine's `etcd` or `kubelet`, or they have it again. The service fails for good. The same of a
+    /// static pod, such as `kube-apiserver`, which waits with another image until they have it.
     NoImage {
         /// The VM of the machine.
         vmid: u32,

@@ -33,7 +33,7 @@ pub(crate) mod write;
 
 pub(crate) use budgets::has_budget;
 pub(crate) use controllers::{Report, reconcile};
-pub(crate) use nodes::Kubelet;
+pub(crate) use nodes::{Kubelet, MirrorPod};
 pub(crate) use pods::has_network;
 pub(crate) use store::Place;
 pub use store::Store;

@@ -12,6 +12,7 @@ mod boot;
 mod broken;
 mod calls;
 mod clockwork;
+mod components;
 mod console;
 mod copies;
 mod diff;

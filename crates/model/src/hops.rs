@@ -167,6 +167,12 @@ pub fn next_talos(runs: &Version, wanted: &Version, via: &Via) -> Version {
     next(runs, wanted, |minor| talos_stop(via, minor)).unwrap_or_else(|| wanted.clone())
 }
 
+/// What a part of Kubernetes with this version runs after its next hop.
+#[must_use]
+pub fn next_kubernetes(runs: &Version, wanted: &Version, via: &Via) -> Version {
+    next(runs, wanted, |minor| kubernetes_stop(via, minor)).unwrap_or_else(|| wanted.clone())
+}
+
 fn goes_with(talos: &Version, kubernetes: &Version) -> bool {
     releases::known(talos.minor).is_some_and(|release| release.kubernetes.contains(&kubernetes.minor))
 }

@@ -66,6 +66,7 @@ pub mod quorum;
 pub mod readiness;
 pub mod reference;
 pub mod releases;
+pub mod removals;
 pub mod removed;
 pub mod resolve;
 pub mod rights;

@@ -11,11 +11,12 @@ mod kubernetes;
 pub use kubernetes::{BlockingBudget, Cordon, Health, Kubernetes, KubernetesNode, NotReady};
 
 use crate::blueprint::{Inventory, Role};
+use crate::forms::Version;
 use crate::mark::{Mark, RecordState};
 use crate::names::{NodeName, VmRef};
 use crate::policy::WindowState;
 use crate::step::Disruption;
-use crate::upgrade::Components;
+use crate::upgrade::{Component, Components};
 
 /// Everything that was seen in one look at the world.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -467,6 +468,9 @@ pub struct Machine {
     /// What the Talos release that it is upgraded to next would refuse in the machine config that it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_problems: Vec<String>,
+    /// What the parts of Kubernetes would not start with after the next hop, although it is in the machine config that it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub component_problems: Vec<String>,
     /// Kernel arguments that its machine config has for the installer. From 1.13 on, no installer reads them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub install_args: Vec<String>,
@@ -496,17 +500,48 @@ impl ConfigChange {
             || self.path.starts_with("Layer2VIPConfig/")
     }
 
-    /// What the Kubernetes version of a running node becomes, if this is the tag of an image that goes with it: the version that
-    /// runs, which differs from the `wanted` one.
+    /// Another version of a part of Kubernetes, if it is nothing else: the part, the version that runs, and the image that it becomes.
     #[must_use]
-    pub fn kubernetes_version(&self, wanted: &str) -> Option<&str> {
+    pub fn of_component(&self) -> Option<ComponentChange> {
         let ConfigDifference::Values { old: Some(old), new: Some(new) } = &self.difference else {
             return None;
         };
-        let last = self.path.rsplit(['.', ' ']).next();
-        let ((of, runs), (becomes, tag)) = (old.rsplit_once(':')?, new.rsplit_once(':')?);
-        (last == Some("image") && of == becomes && tag == wanted && runs != wanted).then_some(runs)
+        let component = match self.path.as_str() {
+            "cluster.apiServer.image" | "KubeAPIServerConfig: image" => Component::ApiServer,
+            "cluster.controllerManager.image" | "KubeControllerManagerConfig: image" => {
+                Component::ControllerManager
+            }
+            "cluster.scheduler.image" | "KubeSchedulerConfig: image" => Component::Scheduler,
+            "cluster.proxy.image" | "KubeProxyConfig: image" => Component::Proxy,
+            "machine.kubelet.image" | "KubeletConfig: image" => Component::Kubelet,
+            _ => return None,
+        };
+        let (is, becomes) = (image_and_tag(old)?, image_and_tag(new)?);
+        let (runs, wanted) = (Version::read(is.1)?, Version::read(becomes.1)?);
+        (is.0 == becomes.0 && runs != wanted).then(|| ComponentChange {
+            component,
+            runs: runs.to_string(),
+            wanted: wanted.to_string(),
+            image: new.clone(),
+        })
     }
+}
+
+/// Another version of a part of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComponentChange {
+    pub component: Component,
+    /// The version that runs.
+    pub runs: String,
+    /// The version that it becomes.
+    pub wanted: String,
+    /// The image that it becomes.
+    pub image: String,
+}
+
+/// The name of an image, and its tag. A digest behind it is left out.
+fn image_and_tag(image: &str) -> Option<(&str, &str)> {
+    image.split('@').next().unwrap_or(image).rsplit_once(':')
 }
 
 /// With what is and what becomes of it: for people.
@@ -712,6 +747,7 @@ impl Machine {
             boot_id: None,
             kernel_args: None,
             components: Components::new(),
+            component_problems: vec![],
             config_problems: vec![],
             install_args: vec![],
         }

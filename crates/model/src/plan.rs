@@ -46,6 +46,7 @@ mod hosts;
 mod identities;
 mod images;
 mod in_force;
+mod kubernetes;
 pub mod lost;
 pub mod moves;
 mod on_node;
@@ -415,16 +416,24 @@ impl Plan {
             };
             self.steps.iter().any(creates)
         };
-        let nodes = upgrade.talos.keys().filter(|node| waits || !self.units.is_empty() || created(node));
+        let is_part = |node: &NodeName| waits || !self.units.is_empty() || created(node);
         let rebooting = upgrade.rebooting.iter().filter(|_| waits);
-        nodes.chain(rebooting).map(|node| Goal::UpgradeTalos { node: node.clone() }).collect()
+        let talos = upgrade.talos.keys().filter(|node| is_part(node)).chain(rebooting);
+        let talos = talos.map(|node| Goal::UpgradeTalos { node: node.clone() });
+        // What goes before it on the way, such as a machine config, is approved together with it.
+        let first = !upgrade.configured_first.is_empty() && !self.steps.is_empty();
+        let kubernetes = upgrade.kubernetes.keys().filter(|node| first || is_part(node));
+        let kubernetes = kubernetes.map(|node| Goal::UpgradeKubernetes { node: node.clone() });
+        talos.chain(kubernetes).collect()
     }
 
-    /// How many hops of Talos are left with the one that this plan makes. None where it makes none.
+    /// How many hops are left with the one that this plan makes. None where it makes none.
     #[must_use]
     pub fn hops_left(&self) -> usize {
-        let upgrades = self.units.iter().any(|unit| matches!(unit.goal, Goal::UpgradeTalos { .. }));
-        self.upgrade.iter().filter(|_| upgrades).map(|upgrade| upgrade.talos_hops().count()).sum()
+        let upgrades =
+            |unit: &Unit| matches!(unit.goal, Goal::UpgradeTalos { .. } | Goal::UpgradeKubernetes { .. });
+        let upgrades = self.units.iter().any(upgrades);
+        self.upgrade.iter().filter(|_| upgrades).map(|upgrade| upgrade.hops.len()).sum()
     }
 
     #[must_use]

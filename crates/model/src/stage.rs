@@ -15,15 +15,6 @@ use crate::observed::{Api, Machine, Observed};
 use crate::ownership;
 use crate::upgrade::{Component, Components, Hop, Upgrade, VersionChange, Via};
 
-/// All parts that have an image in machine configs.
-const COMPONENTS: [Component; 5] = [
-    Component::ApiServer,
-    Component::ControllerManager,
-    Component::Scheduler,
-    Component::Proxy,
-    Component::Kubelet,
-];
-
 /// Sets the versions of all nodes to what they run after the next hop, where the file asks for an upgrade. `wanted` is what the machine
 /// configs of the file name for the parts of Kubernetes. Nodes that are `replaced` start again like new ones, whatever they run now.
 pub fn stage(
@@ -55,21 +46,21 @@ pub fn stage(
     };
     let (oldest, oldest_kubernetes) = (oldest(&stays(&upgrade.talos)), oldest(&stays(&upgrade.kubernetes)));
     let via = blueprint.options.via.clone();
-    let front = match upgrade.hops.first() {
-        Some(Hop::Talos(version)) => Version::read(version).map(|version| version.minor),
-        _ => None,
+    let minor = |version: &String| Version::read(version).map(|version| version.minor);
+    let (front, front_kubernetes) = match upgrade.hops.first() {
+        Some(Hop::Talos(version)) => (minor(version), None),
+        Some(Hop::Kubernetes(version)) => (None, minor(version)),
+        None => (None, None),
     };
     let (mut images, mut starting) = (BTreeMap::new(), BTreeMap::new());
+    let mut starting_kubernetes = BTreeMap::new();
     for node in blueprint.nodes.values_mut() {
         match running(node) {
             Some(machine) => {
                 if let Some(change) = upgrade.talos.get(&node.name) {
                     node.talos = after_hop(change, front, &via);
                 }
-                node.components = held(&machine, wanted.get(&node.name));
-                if let Some(kubelet) = node.components.get(&Component::Kubelet) {
-                    node.kubernetes.clone_from(kubelet);
-                }
+                set_components(node, &machine, wanted.get(&node.name), front_kubernetes, &via);
             }
             // One that joins meanwhile starts where the others are, and goes with them from there.
             None => {
@@ -92,7 +83,11 @@ pub fn stage(
                     node.talos = start;
                 }
                 if let Some(version) = &oldest_kubernetes {
-                    node.components = COMPONENTS.map(|component| (component, version.clone())).into();
+                    let change = VersionChange { runs: version.clone(), wanted: node.kubernetes.clone() };
+                    if is_before(version, &node.kubernetes) {
+                        starting_kubernetes.insert(node.name.clone(), change);
+                    }
+                    node.components = Component::ALL.map(|component| (component, version.clone())).into();
                     node.kubernetes.clone_from(version);
                 }
             }
@@ -101,7 +96,62 @@ pub fn stage(
     blueprint.images.extend(images);
     starting.retain(|node, _| !upgrade.unknown.contains(node));
     upgrade.talos.extend(starting);
+    starting_kubernetes.retain(|node, _| !upgrade.unknown.contains(node));
+    upgrade.kubernetes.extend(starting_kubernetes);
     blueprint.upgrade = Some(upgrade);
+}
+
+/// Keeps the Kubernetes that runs on all nodes, because the machine configs of these nodes differ from the file in more than versions:
+/// an upgrade changes nothing else, so that what fails is known to be the version.
+pub fn configure_first(
+    blueprint: &mut Blueprint,
+    observed: &Observed,
+    wanted: &BTreeMap<NodeName, Components>,
+    nodes: BTreeSet<NodeName>,
+) {
+    let via = blueprint.options.via.clone();
+    for node in blueprint.nodes.values_mut() {
+        if let Some(machine) = observed.machines.get(&node.name).filter(|seen| answers(seen)) {
+            set_components(node, machine, wanted.get(&node.name), None, &via);
+        }
+    }
+    if let Some(upgrade) = &mut blueprint.upgrade {
+        upgrade.configured_first = nodes;
+    }
+}
+
+/// Sets the parts of Kubernetes of a node to what they run after a hop to a minor; to what they run where no such hop is next.
+fn set_components(
+    node: &mut Node,
+    machine: &Machine,
+    wanted: Option<&Components>,
+    front: Option<u64>,
+    via: &Via,
+) {
+    let mut components = Components::new();
+    let mut changed = false;
+    for (component, runs) in &machine.components {
+        let Some(wanted) = wanted.and_then(|wanted| wanted.get(component)) else { continue };
+        // What is no version cannot be put in an order; it is a change of the machine config like any other.
+        let (Some(runs), Some(wanted)) = (Version::read(runs), Version::read(wanted)) else { continue };
+        let next = match runs == wanted {
+            true => runs,
+            false => {
+                let next = hops::next_kubernetes(&runs, &wanted, via);
+                if front.is_some_and(|front| next.minor <= front) { next } else { runs }
+            }
+        };
+        changed |= next != wanted;
+        components.insert(*component, next.to_string());
+    }
+    if let Some(kubelet) = components.get(&Component::Kubelet) {
+        node.kubernetes.clone_from(kubelet);
+    }
+    // Where all get the version of the file, they are as the file describes them, digests included.
+    if !changed {
+        components.clear();
+    }
+    node.components = components;
 }
 
 /// Whether it is known what a machine runs.
@@ -209,18 +259,4 @@ fn after_hop(change: &VersionChange, front: Option<u64>, via: &Via) -> String {
     };
     let next = hops::next_talos(&runs, &wanted, via);
     if next.minor <= front { next.to_string() } else { change.runs.clone() }
-}
-
-/// The parts of Kubernetes that keep what runs: all of them, as long as one of them has another version than the file says.
-fn held(machine: &Machine, wanted: Option<&Components>) -> Components {
-    let differs = |(component, runs): &(&Component, &String)| {
-        let wanted = wanted.and_then(|wanted| wanted.get(component));
-        wanted.is_some_and(|wanted| wanted != *runs && Version::read(wanted).is_some())
-            && Version::read(runs).is_some()
-    };
-    let known = machine.components.iter().filter(|(_, runs)| Version::read(runs).is_some());
-    match machine.components.iter().any(|one| differs(&one)) {
-        true => known.map(|(component, runs)| (*component, runs.clone())).collect(),
-        false => Components::new(),
-    }
 }

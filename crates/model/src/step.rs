@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::holder::Holder;
 use crate::names::{NodeName, VmRef};
+use crate::upgrade::Component;
 
 /// Names a step within its plan, such as `create-vm/home-control-1`. Stable between plans that ask for the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -318,6 +319,27 @@ pub enum Action {
         node: NodeName,
         image: String,
     },
+    /// Lets a machine pull the images of a Kubernetes version, so that nothing waits for the network while something is down.
+    PullImages {
+        /// The name of the node in the file.
+        node: NodeName,
+        /// The images, with the part of Kubernetes that each is of.
+        images: BTreeMap<Component, String>,
+    },
+    /// Gives a part of Kubernetes on one node another version, and waits until that runs and is ready.
+    UpgradeComponent {
+        /// The name of the node in the file.
+        node: NodeName,
+        component: Component,
+        /// The version that it runs afterwards, with the leading `v`.
+        version: String,
+    },
+    /// Gives the pods of kube-proxy another version, and waits until they run and are ready. Talos itself changes no object that it
+    /// created.
+    UpgradeProxy {
+        /// The version that they run afterwards, with the leading `v`.
+        version: String,
+    },
     /// Installs another image of Talos on a machine's disk. The machine boots it at its next reboot.
     InstallTalos {
         /// The name of the node in the file.
@@ -484,6 +506,8 @@ impl Action {
             | Self::RenewDisk { node, .. }
             | Self::DeleteDisk { node, .. }
             | Self::PullImage { node, .. }
+            | Self::PullImages { node, .. }
+            | Self::UpgradeComponent { node, .. }
             | Self::InstallTalos { node, .. }
             | Self::VerifyNode { node }
             | Self::UncordonNode { node }
@@ -507,6 +531,7 @@ impl Action {
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
             | Self::SnapshotEtcd
+            | Self::UpgradeProxy { .. }
             | Self::DeleteRecord { .. } => None,
         }
     }
@@ -552,6 +577,9 @@ impl Action {
             | Self::MoveLeadership { .. }
             | Self::RebootNode { .. }
             | Self::PullImage { .. }
+            | Self::PullImages { .. }
+            | Self::UpgradeComponent { .. }
+            | Self::UpgradeProxy { .. }
             | Self::InstallTalos { .. }
             | Self::VerifyNode { .. }
             | Self::UncordonNode { .. }
@@ -599,6 +627,9 @@ impl Action {
             Self::RenewDisk { node, .. } => format!("renew-disk/{node}"),
             Self::DeleteDisk { node, disk, .. } => format!("delete-disk/{node}/{disk}"),
             Self::PullImage { node, .. } => format!("pull-image/{node}"),
+            Self::PullImages { node, .. } => format!("pull-images/{node}"),
+            Self::UpgradeComponent { node, component, .. } => format!("upgrade-component/{node}/{component}"),
+            Self::UpgradeProxy { .. } => "upgrade-proxy".to_owned(),
             Self::InstallTalos { node, .. } => format!("install-talos/{node}"),
             Self::VerifyNode { node } => format!("verify-node/{node}"),
             Self::UncordonNode { node } => format!("uncordon-node/{node}"),
@@ -698,6 +729,14 @@ impl Action {
             }
             Self::DeleteDisk { node, disk, gib: None, .. } => format!("delete the disk {disk} of {node}"),
             Self::PullImage { node, image } => format!("pull {image} on {node}"),
+            Self::PullImages { node, images } => {
+                let names: Vec<String> = images.keys().map(ToString::to_string).collect();
+                format!("pull the images of {} on {node}", names.join(", "))
+            }
+            Self::UpgradeComponent { node, component, version } => {
+                format!("upgrade {component} on {node} to {version}")
+            }
+            Self::UpgradeProxy { version } => format!("upgrade the pods of kube-proxy to {version}"),
             Self::InstallTalos { node, talos, .. } => format!("install Talos {talos} on {node}"),
             Self::VerifyNode { node } => format!("verify that {node} is back and healthy"),
             Self::UncordonNode { node } | Self::ReleaseNode { node } => format!("uncordon {node}"),

@@ -87,6 +87,8 @@ pub enum Goal {
     DeleteDisks { node: NodeName },
     /// A node runs another release or image of Talos afterwards.
     UpgradeTalos { node: NodeName },
+    /// Parts of Kubernetes on a node run another version afterwards.
+    UpgradeKubernetes { node: NodeName },
     /// A node is created again in place of a dead one.
     Replace { node: NodeName },
     /// A node is removed for good.
@@ -131,6 +133,7 @@ impl Goal {
             Action::MigrateVm { node: n, to, .. } => Self::Move { node: node(n), host: to.clone() },
             Action::RenewDisk { node: n, .. } => Self::Replace { node: node(n) },
             Action::InstallTalos { node: n, .. } => Self::UpgradeTalos { node: node(n) },
+            Action::UpgradeComponent { node: n, .. } => Self::UpgradeKubernetes { node: node(n) },
             Action::LeaveEtcd { node: n } | Action::DeleteNode { node: n } => Self::Remove { node: node(n) },
             Action::StopVm { node: n, .. } | Action::DeleteVm { node: n, .. } => {
                 Self::Replace { node: node(n) }
@@ -153,6 +156,8 @@ impl Goal {
             | Action::CreateTemplate { .. }
             | Action::CreateCredentials { .. }
             | Action::PullImage { .. }
+            | Action::PullImages { .. }
+            | Action::UpgradeProxy { .. }
             | Action::SnapshotEtcd
             | Action::CheckHealth => Self::Create { node: None },
         }
@@ -170,6 +175,7 @@ impl fmt::Display for Goal {
             Self::PowerCycle { node } => write!(f, "power cycle {node}"),
             Self::DeleteDisks { node } => write!(f, "delete disks of {node}"),
             Self::UpgradeTalos { node } => write!(f, "upgrade Talos on {node}"),
+            Self::UpgradeKubernetes { node } => write!(f, "upgrade Kubernetes on {node}"),
             Self::Replace { node } => write!(f, "replace {node}"),
             Self::Remove { node } => write!(f, "remove {node}"),
             Self::Move { node, host } => write!(f, "move {node} to {host}"),
@@ -224,6 +230,7 @@ impl Approval {
                     || has(Goal::PowerCycle { node: node() })
                     || has(Goal::DeleteDisks { node: node() })
                     || has(Goal::UpgradeTalos { node: node() })
+                    || has(Goal::UpgradeKubernetes { node: node() })
                     || (matches!(goal, Goal::Update { .. }) && has(Goal::RestartServices { node: node() }))
             }
             Goal::Reboot { node } => {
@@ -234,6 +241,7 @@ impl Approval {
             Goal::PowerCycle { .. }
             | Goal::DeleteDisks { .. }
             | Goal::UpgradeTalos { .. }
+            | Goal::UpgradeKubernetes { .. }
             | Goal::Replace { .. }
             | Goal::Remove { .. }
             | Goal::Move { .. }

@@ -32,6 +32,36 @@ pub enum Component {
     Kubelet,
 }
 
+impl Component {
+    /// All of them, in the order in which an upgrade changes them: nothing may be newer than the API server.
+    pub const ALL: [Self; 5] =
+        [Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Proxy, Self::Kubelet];
+
+    /// As Kubernetes calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Proxy => "kube-proxy",
+            Self::Kubelet => "kubelet",
+        }
+    }
+
+    /// Whether the kubelet of a control plane node runs it as a static pod.
+    #[must_use]
+    pub fn is_static_pod(self) -> bool {
+        matches!(self, Self::ApiServer | Self::ControllerManager | Self::Scheduler)
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Versions of parts of Kubernetes, with the leading `v`.
 pub type Components = BTreeMap<Component, String>;
 
@@ -52,6 +82,9 @@ pub struct Upgrade {
     /// Those of `unknown` that Talosmith cordoned: they may be rebooting for this upgrade.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub rebooting: BTreeSet<NodeName>,
+    /// Nodes whose machine config differs from the file in more than versions. It is changed first, with the Kubernetes that runs.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub configured_first: BTreeSet<NodeName>,
     /// Why there is no way to what the file asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -62,6 +95,15 @@ impl Upgrade {
     #[must_use]
     pub fn waits_for_reboot(&self) -> bool {
         !self.rebooting.is_empty() && self.unknown == self.rebooting
+    }
+
+    /// The version of Kubernetes that the next hop brings, where it is one of Kubernetes.
+    #[must_use]
+    pub fn next_kubernetes(&self) -> Option<&str> {
+        match self.hops.first() {
+            Some(Hop::Kubernetes(version)) => Some(version),
+            _ => None,
+        }
     }
 
     /// The hops of Talos that are left.

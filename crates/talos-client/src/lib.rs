@@ -45,7 +45,7 @@ pub use types::{
     Address, Applied, ApplyMode, Disk, Extension, Link, MachineStatus, Service, Stage, UnmetCondition,
     Version, Volume,
 };
-pub use upgrade::{LegacyUpgrade, Progress, Upgraded};
+pub use upgrade::{ImageStore, LegacyUpgrade, Progress, Upgraded};
 
 /// The port of the Talos API, in maintenance and afterwards.
 pub const PORT: u16 = 50000;

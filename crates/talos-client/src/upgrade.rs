@@ -53,11 +53,26 @@ pub struct LegacyUpgrade {
     pub power_cycle: bool,
 }
 
-/// Where Talos keeps its own images: etcd, the kubelet, installers.
-fn system_images() -> ContainerdInstance {
-    ContainerdInstance {
-        driver: ContainerDriver::Cri.into(),
-        namespace: ContainerdNamespace::NsSystem.into(),
+/// Where a machine keeps an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ImageStore {
+    /// With Talos' own: etcd, the kubelet, installers.
+    #[default]
+    System,
+    /// With those of pods.
+    Pods,
+}
+
+impl ImageStore {
+    fn namespace(self) -> ContainerdNamespace {
+        match self {
+            Self::System => ContainerdNamespace::NsSystem,
+            Self::Pods => ContainerdNamespace::NsCri,
+        }
+    }
+
+    fn containerd(self) -> ContainerdInstance {
+        ContainerdInstance { driver: ContainerDriver::Cri.into(), namespace: self.namespace().into() }
     }
 }
 
@@ -94,20 +109,18 @@ impl Machine {
         Ok(Upgraded::AwaitsReboot)
     }
 
-    /// Pulls an image into the store that Talos' own services use, in the way that the machine offers.
+    /// Pulls an image into one of the machine's stores, in the way that the machine offers.
     ///
     /// # Errors
     ///
     /// As [`Machine::pull_image`]; before 1.13 [`Kind::Other`] with the machine's words.
-    pub async fn prefetch(&self, image: &str, heard: impl FnMut(Progress)) -> Result<()> {
-        match self.pull_image(image, heard).await {
+    pub async fn prefetch(&self, image: &str, store: ImageStore, heard: impl FnMut(Progress)) -> Result<()> {
+        match self.pull_into(image, store, heard).await {
             Err(error) if error.kind() == Kind::Unimplemented => {}
             pulled => return pulled.map(drop),
         }
-        let request = wire::ImagePullRequest {
-            namespace: ContainerdNamespace::NsSystem.into(),
-            reference: image.to_owned(),
-        };
+        let request =
+            wire::ImagePullRequest { namespace: store.namespace().into(), reference: image.to_owned() };
         self.api.ask("pulling an image", LONG, self.api.services().image_pull(request)).await.map(drop)
     }
 
@@ -117,10 +130,21 @@ impl Machine {
     ///
     /// [`Kind::Unimplemented`] before 1.13; [`Kind::NotFound`]; [`Kind::Deadline`] when nothing moves, as with a registry
     /// whose name cannot be resolved.
-    pub async fn pull_image(&self, image: &str, mut heard: impl FnMut(Progress)) -> Result<String> {
+    pub async fn pull_image(&self, image: &str, heard: impl FnMut(Progress)) -> Result<String> {
+        self.pull_into(image, ImageStore::System, heard).await
+    }
+
+    async fn pull_into(
+        &self,
+        image: &str,
+        store: ImageStore,
+        mut heard: impl FnMut(Progress),
+    ) -> Result<String> {
         let attempt = "pulling an image";
-        let request =
-            wire::ImageServicePullRequest { containerd: Some(system_images()), image_ref: image.to_owned() };
+        let request = wire::ImageServicePullRequest {
+            containerd: Some(store.containerd()),
+            image_ref: image.to_owned(),
+        };
         let answer = self.api.limited(attempt, WORK, self.api.images().pull(request)).await?;
         let mut stream = answer.into_inner();
         while let Some(message) = self.api.limited(attempt, WORK, stream.message()).await? {
@@ -148,7 +172,7 @@ impl Machine {
     pub async fn install_upgrade(&self, image: &str, mut heard: impl FnMut(Progress)) -> Result<()> {
         let attempt = "installing the new release";
         let request = wire::LifecycleServiceUpgradeRequest {
-            containerd: Some(system_images()),
+            containerd: Some(ImageStore::System.containerd()),
             source: Some(wire::InstallArtifactsSource { image_name: image.to_owned() }),
         };
         let answer = self.api.limited(attempt, QUESTION, self.api.lifecycle().upgrade(request)).await?;

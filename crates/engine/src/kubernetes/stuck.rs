@@ -68,10 +68,15 @@ fn job(job: &Job) -> Option<Stuck> {
     Some(Stuck { kind: "job", name: job.metadata.name.clone()?, node: None, why, given_up: true })
 }
 
-fn pod(pod: &Pod) -> Option<Stuck> {
+/// Why a pod does not come up.
+pub(super) fn why(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let containers = [&status.init_container_statuses, &status.container_statuses];
-    let why = containers.into_iter().flatten().flatten().find_map(waits_in_vain)?;
+    containers.into_iter().flatten().flatten().find_map(waits_in_vain)
+}
+
+fn pod(pod: &Pod) -> Option<Stuck> {
+    let why = why(pod)?;
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     Some(Stuck { kind: "pod", name: pod.metadata.name.clone()?, node, why, given_up: false })
 }

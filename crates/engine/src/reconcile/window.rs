@@ -83,7 +83,7 @@ fn held(plan: &Plan) -> BTreeSet<StepId> {
 
 /// What is done outside of units and for nothing else.
 fn is_only_for_units(action: &Action) -> bool {
-    matches!(action, Action::SnapshotEtcd | Action::PullImage { .. })
+    matches!(action, Action::SnapshotEtcd | Action::PullImage { .. } | Action::PullImages { .. })
 }
 
 /// That it is closed, and when it opens by its own clock.

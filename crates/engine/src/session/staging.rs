@@ -11,13 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::attachments::Attachments;
 use model::blueprint::Blueprint;
+use model::forms::Version;
 use model::names::NodeName;
 use model::observed::Observed;
 use model::plan::Rendered;
+use model::removals::Arguments;
 use model::stage;
 use model::upgrade::{Component, Components, Hop};
 use secrecy::{ExposeSecret, SecretString};
-use talos::config::{self, Contract, Documents, KubernetesImage, difference};
+use talos::config::{self, Contract, Documents, KubernetesArguments, KubernetesImage, difference};
 use talos::secrets::Bundle;
 use talos::validate::{Mode, validate};
 
@@ -87,8 +89,14 @@ pub(crate) fn stage(
             blueprint.options.contract = contract;
             *desired = Desired::of(blueprint, attachments, Some(bundle))?;
         }
+        let differing = differ_in_more(blueprint, observed, desired, &running);
+        if !differing.is_empty() {
+            stage::configure_first(blueprint, observed, &wanted, differing);
+            *desired = Desired::of(blueprint, attachments, Some(bundle))?;
+        }
         later_hops(blueprint, (bundle, attachments))?;
         problems(blueprint, observed, &running);
+        removed(blueprint, observed, desired);
     }
     for (node, text) in texts {
         let (Some(machine), Some(wanted)) = (observed.machines.get_mut(node), desired.configs.get(node))
@@ -186,6 +194,29 @@ fn contract(
     nearest.map_or(said, |(_, contract)| contract)
 }
 
+/// Nodes whose machine config differs in more than versions from what a hop of Kubernetes brings, which changes versions only.
+fn differ_in_more(
+    blueprint: &Blueprint,
+    observed: &Observed,
+    desired: &Desired,
+    running: &Running,
+) -> BTreeSet<NodeName> {
+    if blueprint.upgrade.as_ref().is_none_or(|upgrade| upgrade.next_kubernetes().is_none()) {
+        return BTreeSet::new();
+    }
+    let differs = |node: &NodeName, runs: &Documents| {
+        let wanted = Documents::parse(desired.configs.get(node)?.expose()).ok()?;
+        let mut same = runs.clone();
+        for (image, tag) in config::kubernetes_tags(&wanted) {
+            config::set_kubernetes_tag(&mut same, image, &tag);
+        }
+        let release = Contract::parse(observed.machines.get(node)?.talos.as_ref()?).ok()?;
+        Some(!difference(&same, &wanted, release).is_empty())
+    };
+    let differing = running.iter().filter(|(node, runs)| differs(node, runs) == Some(true));
+    differing.map(|(node, _)| node.clone()).collect()
+}
+
 /// Renders for every later hop, so that what its release refuses is known before the first node is touched.
 fn later_hops(
     blueprint: &Blueprint,
@@ -206,6 +237,26 @@ fn later_hops(
         Desired::of(&later, attachments, Some(bundle))?;
     }
     Ok(())
+}
+
+/// What the parts of Kubernetes would not start with on the way to the version of the file, in the machine configs of the file.
+fn removed(blueprint: &Blueprint, observed: &mut Observed, desired: &Desired) {
+    let Some(upgrade) = &blueprint.upgrade else { return };
+    let minor = |text: &String| Version::read(text).map(|version| version.minor);
+    for (node, change) in &upgrade.kubernetes {
+        let (Some(machine), Some(config)) = (observed.machines.get_mut(node), desired.configs.get(node))
+        else {
+            continue;
+        };
+        let (Some(from), Some(to)) = (minor(&change.runs), minor(&change.wanted)) else { continue };
+        let Ok(documents) = Documents::parse(config.expose()) else { continue };
+        let arguments = config::kubernetes_arguments(&documents).into_iter();
+        let found = arguments.flat_map(|(image, KubernetesArguments { flags, gates })| {
+            let gates = gates.into_iter().collect();
+            Arguments { flags, gates }.removed(component(image), from, to)
+        });
+        machine.component_problems = found.collect();
+    }
 }
 
 /// What the next release would refuse in the machine configs that run, and the release that runs does not.

@@ -93,6 +93,7 @@ pub(super) async fn after_failure(context: &Context, permit: &Permit, action: &A
         action,
         Action::MoveLeadership { .. }
             | Action::InstallTalos { .. }
+            | Action::UpgradeComponent { .. }
             | Action::Reconfigure { .. }
             | Action::RebootNode { .. }
             | Action::ShutdownNode { .. }
@@ -102,7 +103,7 @@ pub(super) async fn after_failure(context: &Context, permit: &Permit, action: &A
     let Some(node) = action.node().filter(|_| acts && permit.request().effect == Effect::Absence) else {
         return;
     };
-    if context.restarted().contains(node) {
+    if context.restarted().contains(node) || context.kubelets().contains(node) {
         return;
     }
     if let Ok(kubernetes) = kubernetes(context) {

@@ -7,7 +7,7 @@
 use model::blueprint::Node;
 use model::gate::{Effect, Permit};
 use model::step::RebootMode;
-use talos_client::{LegacyUpgrade, Progress as Heard, Upgraded};
+use talos_client::{ImageStore, LegacyUpgrade, Progress as Heard, Upgraded};
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
@@ -35,7 +35,7 @@ pub(super) async fn pull(context: &Context, node: &Node, image: &str, progress: 
         }
         Heard::Layer { .. } | Heard::Installer(_) => {}
     };
-    machine.prefetch(image, heard).await.map(|()| Done::default()).map_err(|error| {
+    machine.prefetch(image, ImageStore::System, heard).await.map(|()| Done::default()).map_err(|error| {
         attempt()
             .hint(
                 "nothing was disrupted; check that the machines reach the registry, that `image.factory` and `image.installer_mirror` in \

@@ -29,15 +29,20 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Gives a machine its configuration, which it takes over at once.
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
     let Some((machine, config)) = differs(context, node).await? else { return Ok(Done::default()) };
-    let systems = &context.systems;
     progress.note("sending the configuration");
     let warnings = send(context, node, &machine, config, ApplyMode::NoReboot).await?;
+    follows(context, node, &machine, &digest(config.as_bytes())).await?;
+    await_volumes(context, node, &machine, progress).await?;
+    Ok(Done { warnings })
+}
+
+/// Waits until the machine runs the configuration with this digest.
+pub(super) async fn follows(context: &Context, node: &Node, machine: &Machine, wanted: &str) -> Result<()> {
     for _ in 0..TRIES {
-        if runs(context, &machine).await.is_some_and(|runs| runs == digest(config.as_bytes())) {
-            await_volumes(context, node, &machine, progress).await?;
-            return Ok(Done { warnings });
+        if runs(context, machine).await.is_some_and(|runs| runs == wanted) {
+            return Ok(());
         }
-        systems.clock.sleep(INTERVAL).await;
+        context.systems.clock.sleep(INTERVAL).await;
     }
     Err(runs_another(node))
 }
@@ -136,7 +141,7 @@ async fn differs<'a>(context: &'a Context, node: &Node) -> Result<Option<(Machin
 }
 
 /// Sends a configuration. Gives the machine's warnings.
-async fn send(
+pub(super) async fn send(
     context: &Context,
     node: &Node,
     machine: &Machine,

@@ -113,7 +113,10 @@ impl<'a> Look<'a> {
         if let Some(unmet) = behind(context, node, &machine).await {
             return Ok(Some(unmet));
         }
-        Ok(unheard(node, &machine, &self.kubernetes).await)
+        // The version of the file is what it should run only with the machine config of the file.
+        let rendered = context.snapshot.rendered.configs.get(&node.name);
+        let wanted = Some(&node.kubernetes).filter(|_| machine.config_digest.as_ref() == rendered);
+        Ok(unheard(node, &machine, &self.kubernetes, wanted).await)
     }
 
     /// Whether the machine that runs is the one that should.
@@ -261,12 +264,23 @@ async fn behind(context: &Context, node: &Node, machine: &Seen) -> Option<Unmet>
 }
 
 /// Whether Kubernetes has not heard from this boot of the machine yet. One that it heard from before may be called ready for a while.
-async fn unheard(node: &Node, machine: &Seen, kubernetes: &Kubernetes) -> Option<Unmet> {
+async fn unheard(
+    node: &Node,
+    machine: &Seen,
+    kubernetes: &Kubernetes,
+    wanted: Option<&String>,
+) -> Option<Unmet> {
     let Ok(nodes) = kubernetes.nodes().await else {
         return Some(Unmet::new("waits for Kubernetes to answer").coded("kubernetes"));
     };
-    let heard = nodes.get(&node.name).and_then(|node| node.boot_id.as_ref());
-    (heard != machine.boot_id.as_ref()).then(|| Unmet::new("its kubelet has not reported since it booted"))
+    let seen = nodes.get(&node.name);
+    if seen.and_then(|seen| seen.boot_id.as_ref()) != machine.boot_id.as_ref() {
+        return Some(Unmet::new("its kubelet has not reported since it booted"));
+    }
+    // One that an earlier run gave another version may not be back yet.
+    let runs = seen.map(|seen| seen.version.clone()).unwrap_or_default();
+    let gets = wanted.filter(|wanted| **wanted != runs)?;
+    Some(Unmet::new(format!("its kubelet reports {runs}, not {gets}")))
 }
 
 /// The beginning of a digest, which is enough to tell two apart.

@@ -44,6 +44,22 @@ pub(crate) struct Kubelet {
     pub(crate) cores: u32,
     pub(crate) memory_mib: u64,
     pub(crate) pod_subnet: IpNet,
+    /// Pods that it runs by itself.
+    pub(crate) static_pods: Vec<MirrorPod>,
+}
+
+/// A pod that a kubelet runs by itself, as it shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MirrorPod {
+    pub(crate) component: String,
+    pub(crate) image: String,
+    /// From which version of its configuration it was made.
+    pub(crate) config_version: u64,
+    pub(crate) ready: bool,
+    /// What it says when it ends, where it does.
+    pub(crate) crash: Option<String>,
+    /// No registry has its image.
+    pub(crate) no_image: bool,
 }
 
 /// What is known of a node's readiness.

@@ -6,12 +6,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::charts::Release;
-use super::nodes::{Kubelet, Readiness, UNINITIALIZED, condition, set_taints};
+use super::nodes::{Kubelet, MirrorPod, Readiness, UNINITIALIZED, condition, set_taints};
 use super::scheduler::{Nodes, Verdict};
 use super::store::{Place, Store, second};
 use super::{events, manifests};
 
-const STATIC: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+/// Annotations of a pod that a kubelet runs by itself.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const CONFIG_VERSION: &str = "talos.dev/config-version";
 /// How long images and containers take.
 const START: SignedDuration = SignedDuration::from_secs(2);
 /// How long something runs that is meant to end.
@@ -54,43 +56,78 @@ pub(crate) fn has_network(store: &Store, node: &str) -> bool {
 
 /// The pods that a kubelet runs by itself on a control plane, as the API server shows them.
 pub(super) fn write_static(store: &mut Store, kubelets: &[Kubelet], now: Timestamp) {
-    for kubelet in kubelets.iter().filter(|kubelet| kubelet.control_plane && kubelet.api_server) {
+    for kubelet in kubelets {
         let Some(node) = store.get(&Place::core("nodes", "", &kubelet.name)) else { continue };
         let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": kubelet.name, "uid": node["metadata"]["uid"], "controller": true}]);
-        for component in STATIC {
-            let name = format!("{component}-{}", kubelet.name);
-            let image = format!("registry.k8s.io/{component}:{}", kubelet.version);
-            let place = Place::core("pods", "kube-system", &name);
-            let same = store.get(&place).is_some_and(|pod| {
-                text(pod, "/spec/containers/0/image") == image
-                    && pod["metadata"].get("deletionTimestamp").is_none()
-                    && pod["metadata"]["ownerReferences"] == owner
-            });
-            if same {
-                continue;
-            }
-            let mirror = crate::stable::stable_uuid(&[&name, &image]);
-            let pod = json!({
-                "metadata": {
-                    "annotations": {
-                        "kubernetes.io/config.hash": mirror, "kubernetes.io/config.mirror": mirror,
-                        "kubernetes.io/config.source": "file", "talos.dev/config-version": "1",
-                    },
-                    "labels": {"component": component, "k8s-app": component, "tier": "control-plane"},
-                    "ownerReferences": owner,
-                },
-                "spec": {
-                    "containers": [{"name": component, "image": image, "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": "100m"}}}],
-                    "hostNetwork": true, "nodeName": kubelet.name, "priorityClassName": "system-cluster-critical",
-                    "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
-                    "tolerations": [{"effect": "NoExecute", "operator": "Exists"}],
-                },
-                "status": {"phase": "Pending"},
-            });
-            let kept = store.put(&place, pod, now);
-            start(store, &place, kept, now);
+        for mirror in &kubelet.static_pods {
+            write_mirror(store, kubelet, mirror, &owner, now);
         }
     }
+}
+
+fn write_mirror(store: &mut Store, kubelet: &Kubelet, mirror: &MirrorPod, owner: &Value, now: Timestamp) {
+    let MirrorPod { component, image, config_version, ready, crash, no_image } = mirror;
+    let name = format!("{component}-{}", kubelet.name);
+    let version = config_version.to_string();
+    let place = Place::core("pods", "kube-system", &name);
+    let same = store.get(&place).is_some_and(|pod| {
+        text(pod, "/spec/containers/0/image") == image
+            && pod["metadata"]["annotations"][CONFIG_VERSION] == version.as_str()
+            && pod["metadata"].get("deletionTimestamp").is_none()
+            && pod["metadata"]["ownerReferences"] == *owner
+            && waits_by_itself(pod) != *ready
+    });
+    if same {
+        return;
+    }
+    let hash = crate::stable::stable_uuid(&[&name, image, &version]);
+    let mut pod = json!({
+        "metadata": {
+            "annotations": {
+                "kubernetes.io/config.hash": hash, MIRROR: hash,
+                "kubernetes.io/config.source": "file", CONFIG_VERSION: version,
+            },
+            "labels": {"component": component, "k8s-app": component, "tier": "control-plane"},
+            "ownerReferences": owner,
+        },
+        "spec": {
+            "containers": [{"name": component, "image": image, "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": "100m"}}}],
+            "hostNetwork": true, "nodeName": kubelet.name, "priorityClassName": "system-cluster-critical",
+            "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
+            "tolerations": [{"effect": "NoExecute", "operator": "Exists"}],
+        },
+        "status": {"phase": "Pending"},
+    });
+    if *ready {
+        let kept = store.put(&place, pod, now);
+        return start(store, &place, kept, now);
+    }
+    let waits = match crash {
+        Some(_) => {
+            let message =
+                format!("back-off 40s restarting failed container={component} pod={name}_kube-system");
+            json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
+        }
+        None if *no_image => {
+            let message = format!("Back-off pulling image {image:?}: ErrImagePull: {image}: not found");
+            json!({"waiting": {"reason": "ImagePullBackOff", "message": message}})
+        }
+        None => json!({"waiting": {"reason": "ContainerCreating"}}),
+    };
+    set_conditions(&mut pod, "False", "ContainersNotReady", now);
+    pod["status"]["phase"] = "Running".into();
+    pod["status"]["containerStatuses"] = containers(&pod, false, &waits).into();
+    if let Some(crash) = crash {
+        let ended = json!({"exitCode": 1, "reason": "Error", "finishedAt": second(now), "message": crash});
+        pod["status"]["containerStatuses"][0]["lastState"] = json!({"terminated": ended});
+    }
+    store.put(&place, pod, now);
+}
+
+/// A static pod that is not ready, as its kubelet says.
+fn waits_by_itself(pod: &Value) -> bool {
+    pod["metadata"]["annotations"].get(MIRROR).is_some()
+        && pod.pointer("/status/containerStatuses/0/state/waiting").is_some()
 }
 
 /// Moves every pod one step, if it is time for it.
@@ -181,6 +218,7 @@ fn step(pod: &Value, nodes: &Nodes, outside: Option<&BTreeSet<String>>) -> Step 
                 _ => Step::Nothing,
             }
         }
+        "Running" if waits_by_itself(pod) => Step::Nothing,
         "Running" => {
             let ready = readiness != Readiness::Unknown;
             if is_ready(pod) == ready { Step::Nothing } else { Step::Readiness(ready) }

@@ -48,7 +48,8 @@ impl Machines {
                 let first = self.step_join(*vmid);
                 let second = self.step_api_server(*vmid);
                 let third = self.step_kubelet(*vmid);
-                changed |= self.mark(*vmid, first || second || third);
+                let fourth = self.step_components(*vmid);
+                changed |= self.mark(*vmid, first || second || third || fourth);
             }
             if !changed {
                 break;
@@ -454,13 +455,13 @@ impl Machines {
 
     /// Notes which kubelets fell silent, and which came back.
     fn step_silence(&mut self) {
-        let lost_at = after(self.now, timing::NODE_LOST);
+        let (now, lost_at) = (self.now, after(self.now, timing::NODE_LOST));
         let machines = &self.machines;
         for etcd in &mut self.etcds {
             for known in etcd.nodes.values_mut() {
-                let registration =
-                    machines.get(&known.vmid).and_then(Machine::live_node).map(|node| node.registration);
-                known.lost_at = match registration {
+                let node = machines.get(&known.vmid).and_then(Machine::live_node);
+                let heard = node.filter(|node| node.kubelet_runs(now));
+                known.lost_at = match heard.map(|node| node.registration) {
                     Some(Registration::Registered { cluster, .. }) if cluster == etcd.id => None,
                     _ => known.lost_at.or(Some(lost_at)),
                 };

@@ -6,7 +6,7 @@ use super::etcd::Known;
 use super::node::{Machine, Registration};
 use super::settings::Settings;
 use super::{Etcd, Machines};
-use crate::kube::{Kubelet, Report, has_network, reconcile};
+use crate::kube::{Kubelet, MirrorPod, Report, has_network, reconcile};
 
 impl Machines {
     /// Writes what kubelets and controllers would write, wherever etcd takes writes and an API server is up.
@@ -110,7 +110,7 @@ impl Machines {
             annotations: machine.node_annotations(settings),
             taints: settings.taints_of_node(),
             registers_with: settings.registers_with.clone(),
-            version: settings.kubernetes.clone(),
+            version: node.kubelet_version().to_owned(),
             talos: machine.talos().to_owned(),
             kernel: machine.profile().kernel,
             containerd: machine.profile().containerd,
@@ -120,6 +120,18 @@ impl Machines {
             memory_mib: machine.hardware.memory_mib,
             uninitialized: settings.external_cloud,
             pod_subnet: settings.pod_subnet,
+            static_pods: node
+                .static_pods()
+                .filter(|(_, pod)| pod.version > 1 || pod.is_ready(self.now) || !pod.starts())
+                .map(|(component, pod)| MirrorPod {
+                    component: component.clone(),
+                    image: pod.image.clone(),
+                    config_version: pod.version,
+                    ready: pod.is_ready(self.now),
+                    crash: pod.crash.clone(),
+                    no_image: pod.no_image,
+                })
+                .collect(),
         })
     }
 }

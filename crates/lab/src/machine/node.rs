@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::boot::{Boot, BootImage};
 use super::calls::Calls;
+use super::components::Components;
 use super::console::Console;
 use super::journal::{Entry, Told};
 use super::profile::Profile;
@@ -211,6 +212,9 @@ pub struct Node {
     /// When the machine gives up to fetch a kubelet that no registry has.
     #[serde(default)]
     pub kubelet_gives_up: Option<Timestamp>,
+    /// What of Kubernetes runs there by itself.
+    #[serde(default)]
+    pub components: Components,
 }
 
 /// The etcd service of a machine.
@@ -516,6 +520,7 @@ impl Machine {
             without_api: false,
             kubelet_stopped: false,
             kubelet_gives_up: None,
+            components: Components::default(),
         }));
     }
 
@@ -619,6 +624,7 @@ impl Node {
         all.extend(self.api_from);
         all.extend(self.kubelet_gives_up);
         all.extend(self.api_server_from);
+        all.extend(self.component_moments());
         all.extend(self.trial.iter().map(|(at, _)| *at));
         all.extend(self.leaving.iter().flat_map(|l| [l.quits, l.closes, l.gone]));
         match self.etcd {

@@ -105,6 +105,9 @@ pub struct Settings {
     #[serde(default)]
     pub registers_with: Vec<Value>,
     pub api_sans: Vec<String>,
+    /// Arguments that a person gave to parts of Kubernetes, by their name. Feature gates of the kubelet are among its arguments.
+    #[serde(default)]
+    pub arguments: BTreeMap<String, BTreeMap<String, String>>,
     /// Names and texts of additional certificates that the machine trusts.
     #[serde(default)]
     pub trusted_roots: Vec<(String, String)>,
@@ -247,6 +250,21 @@ impl Settings {
                 .cloned()
                 .collect(),
             api_sans: strings(cluster.pointer("/apiServer/certSANs")),
+            arguments: BTreeMap::from([
+                ("kube-apiserver".to_owned(), labels(cluster.pointer("/apiServer/extraArgs"))),
+                (
+                    "kube-controller-manager".to_owned(),
+                    labels(cluster.pointer("/controllerManager/extraArgs")),
+                ),
+                ("kube-scheduler".to_owned(), labels(cluster.pointer("/scheduler/extraArgs"))),
+                (
+                    "kubelet".to_owned(),
+                    kubelet_arguments(
+                        machine.pointer("/kubelet/extraArgs"),
+                        machine.pointer("/kubelet/extraConfig/featureGates"),
+                    ),
+                ),
+            ]),
             trusted_roots: vec![],
             environment: labels(machine.get("env")),
             key: String::new(),
@@ -286,14 +304,25 @@ impl Settings {
             "KubeletConfig" => {
                 self.kubernetes = image_tag(document.get("image"));
                 self.images.kubelet = own("image");
+                let gates = document.pointer("/config/featureGates");
+                let arguments = kubelet_arguments(document.get("extraArgs"), gates);
+                self.arguments.insert("kubelet".to_owned(), arguments);
                 self.registers_with = list(document.pointer("/config/registerWithTaints")).cloned().collect();
             }
             "KubeAPIServerConfig" => {
                 self.images.api_server = own("image");
+                self.arguments.insert("kube-apiserver".to_owned(), labels(document.get("extraArgs")));
                 self.api_sans = strings(document.get("certExtraSANs"));
             }
-            "KubeControllerManagerConfig" => self.images.controller_manager = own("image"),
-            "KubeSchedulerConfig" => self.images.scheduler = own("image"),
+            "KubeControllerManagerConfig" => {
+                self.images.controller_manager = own("image");
+                let arguments = labels(document.get("extraArgs"));
+                self.arguments.insert("kube-controller-manager".to_owned(), arguments);
+            }
+            "KubeSchedulerConfig" => {
+                self.images.scheduler = own("image");
+                self.arguments.insert("kube-scheduler".to_owned(), labels(document.get("extraArgs")));
+            }
             "KubeProxyConfig" => self.proxy = enabled,
             "KubeCoreDNSConfig" => self.no_core_dns = !enabled,
             "KubeNetworkConfig" => {
@@ -423,6 +452,17 @@ pub(super) fn strings(value: Option<&Value>) -> Vec<String> {
 fn labels(value: Option<&Value>) -> BTreeMap<String, String> {
     let map = value.and_then(Value::as_object).into_iter().flatten();
     map.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
+}
+
+/// Arguments of a kubelet, with the feature gates of its configuration among them.
+fn kubelet_arguments(arguments: Option<&Value>, gates: Option<&Value>) -> BTreeMap<String, String> {
+    let mut all = labels(arguments);
+    let gates = gates.and_then(Value::as_object).into_iter().flatten();
+    let gates: Vec<String> = gates.map(|(name, on)| format!("{name}={on}")).collect();
+    if !gates.is_empty() {
+        all.insert("feature-gates".to_owned(), gates.join(","));
+    }
+    all
 }
 
 fn first_net(value: Option<&Value>, default: IpNet) -> IpNet {

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Machines;
+use super::components::STATIC_PODS;
 use super::node::{EtcdService, Leave, Machine, Node, Phase, Registration, after};
 use super::{pulls, timing};
 
@@ -81,9 +82,15 @@ impl Machines {
             unmet.push(("services", waits.join(", ")));
         }
         let name = machine.hostname();
-        let pods_up = node.api_server_from.is_some_and(|at| at <= self.now);
-        if node.is_control_plane() && waits.is_empty() && !pods_up {
-            unmet.push(("staticPods", format!("kube-system/kube-apiserver-{name} not ready")));
+        let is_up = |component: &&str| {
+            let pod = node.static_pods().find(|(known, _)| known == component);
+            pod.is_some_and(|(_, pod)| pod.is_ready(self.now))
+        };
+        if node.is_control_plane()
+            && waits.is_empty()
+            && let Some(component) = STATIC_PODS.iter().find(|component| !is_up(component))
+        {
+            unmet.push(("staticPods", format!("kube-system/{component}-{name} not ready")));
         }
         match node.registration {
             Registration::Registered { ready_at: Some(at), .. } if at <= self.now => {}

@@ -57,6 +57,8 @@ pub const VIP_ELECTION: Duration = ms(1_000);
 pub const VIP_LEASE: Duration = ms(60_000);
 /// kube-apiserver answers this long after its etcd member is a healthy voter.
 pub const API_SERVER: Duration = ms(15_000);
+/// A static pod that its kubelet starts again, with another image or other arguments, is ready after this.
+pub const STATIC_POD: Duration = ms(10_000);
 /// The kubelet service runs this long after the container runtime (image pull).
 pub const KUBELET: Duration = ms(7_000);
 /// The kubelet registers its node this long after it could.

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::images::Site;
+use super::kubernetes::ComponentUpgrade;
 use super::remove::Removal;
 use super::units::Need;
 use super::versions::Install;
@@ -25,7 +26,7 @@ use crate::holder::Holder;
 use crate::identity::{self, Method};
 use crate::mark::Mark;
 use crate::names::{NodeName, VmRef};
-use crate::observed::{Api, Machine, Observed, Vm};
+use crate::observed::{Api, ComponentChange, Machine, Observed, Vm};
 use crate::ownership;
 use crate::quorum::{self, Closed};
 use crate::readiness::{Condition, Seen, State};
@@ -60,6 +61,8 @@ pub(super) mod usual {
     /// A machine config that waits for the next boot.
     pub const STAGE: u32 = 1;
     pub const SERVICES: u32 = 15;
+    /// A static pod with another image, until it is ready.
+    pub const STATIC_POD: u32 = 15;
     /// A reboot, until the machine answers again.
     pub const RESTART: u32 = 50;
     /// A shutdown and a start.
@@ -113,8 +116,12 @@ pub(super) struct Builder<'a> {
     pub(super) installs: Vec<Install>,
     /// What VMs get together with their image.
     pub(super) with_image: BTreeMap<NodeName, (VmRef, drift::Keys)>,
-    /// Other versions of Kubernetes that the file asks for: from which version to which, and the nodes.
-    pub(super) kubernetes: BTreeMap<(String, String), Vec<NodeName>>,
+    /// Parts of Kubernetes that get another version, by node.
+    pub(super) kubernetes: BTreeMap<NodeName, Vec<ComponentChange>>,
+    /// Those of them that are no kubelets, once nothing is against them.
+    pub(super) components: Vec<ComponentUpgrade>,
+    /// The version that the pods of kube-proxy get, and the steps before that.
+    pub(super) proxy: Option<(String, Vec<StepId>)>,
     /// The nodes that the plan is about, where it is not about all.
     pub(super) targets: BTreeSet<NodeName>,
     /// Nodes with needs that the plan is not about.
@@ -192,6 +199,8 @@ impl<'a> Builder<'a> {
             installs: vec![],
             with_image: BTreeMap::new(),
             kubernetes: BTreeMap::new(),
+            components: vec![],
+            proxy: None,
             targets: BTreeSet::new(),
             left_out: BTreeSet::new(),
         }

@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use super::bring_up::Builder;
-use super::versions::Install;
 use super::{Blocked, Note};
 use crate::forms::Version;
 use crate::hops::etcd_of;
@@ -34,19 +33,21 @@ impl Voter {
 /// The hops that a plan for these nodes leads to: the first one only, where a node that it is not about stays behind.
 pub(super) fn hops(upgrade: &Upgrade, targets: &BTreeSet<NodeName>) -> Vec<Hop> {
     let stays_behind = |node: &NodeName| !targets.is_empty() && !targets.contains(node);
-    let number = if upgrade.talos.keys().any(stays_behind) { 1 } else { usize::MAX };
+    let mut behind = upgrade.talos.keys().chain(upgrade.kubernetes.keys());
+    let number = if behind.any(stays_behind) { 1 } else { usize::MAX };
     upgrade.hops.iter().take(number).cloned().collect()
 }
 
 impl Builder<'_> {
     /// Says where the upgrade goes, and what that means, before its first hop.
-    pub(super) fn tell_path(&mut self, installs: &[Install]) {
+    pub(super) fn tell_path(&mut self, drained: &[NodeName]) {
         let targets = &self.targets;
-        let installs = installs.iter().filter(|it| targets.is_empty() || targets.contains(&it.node));
-        let nodes: Vec<NodeName> = installs.map(|install| install.node.clone()).collect();
+        let drained = drained.iter().filter(|node| targets.is_empty() || targets.contains(*node));
+        let nodes: Vec<NodeName> = drained.cloned().collect();
         self.tell_hops();
         self.tell_budgets(&nodes);
         self.tell_no_return();
+        self.tell_removals();
         self.tell_newcomers();
         self.tell_ignored_stops();
     }
@@ -55,7 +56,7 @@ impl Builder<'_> {
         self.notes.push(Note { text });
     }
 
-    /// The hops of Talos that this plan leads to. A hop of Kubernetes is said where it is blocked.
+    /// The hops of Talos that this plan leads to.
     fn talos_hops(&self) -> Vec<Version> {
         let hops = self.blueprint.upgrade.iter().flat_map(|upgrade| hops(upgrade, &self.targets));
         let talos = hops.filter_map(|hop| match hop {
@@ -66,8 +67,8 @@ impl Builder<'_> {
     }
 
     fn tell_hops(&mut self) {
-        let hops: Vec<Hop> =
-            self.talos_hops().iter().map(|version| Hop::Talos(version.to_string())).collect();
+        let upgrade = self.blueprint.upgrade.as_ref();
+        let hops: Vec<Hop> = upgrade.map(|upgrade| hops(upgrade, &self.targets)).unwrap_or_default();
         if hops.len() > 1 {
             self.note(format!(
                 "the upgrade goes to {}: `apply` makes one hop after the other, each when all nodes are healthy with the one before; this \
@@ -126,6 +127,25 @@ impl Builder<'_> {
                 ));
             }
             oldest = after;
+        }
+    }
+
+    /// What will keep Kubernetes from being upgraded, before Talos is.
+    fn tell_removals(&mut self) {
+        let upgrade = self.blueprint.upgrade.as_ref();
+        if upgrade.is_none_or(|upgrade| upgrade.next_kubernetes().is_some()) {
+            return;
+        }
+        let machines = self.observed.machines.iter();
+        let found = machines.filter(|(_, machine)| !machine.component_problems.is_empty());
+        let found: Vec<String> = found
+            .map(|(node, machine)| format!("{node} has {}", machine.component_problems.join("; ")))
+            .collect();
+        if !found.is_empty() {
+            self.note(format!(
+                "Kubernetes is not upgraded after Talos until settings that the next version does not know are removed from the file: {}",
+                found.join(". ")
+            ));
         }
     }
 

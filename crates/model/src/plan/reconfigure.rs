@@ -16,7 +16,7 @@ use super::units::Config;
 use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::names::NodeName;
-use crate::observed::{Api, ConfigChange, ConfigCost, ConfigDifference, ENDPOINT, Machine};
+use crate::observed::{Api, ComponentChange, ConfigChange, ConfigCost, ConfigDifference, ENDPOINT, Machine};
 use crate::quorum;
 use crate::step::{Action, Disruption, StepId};
 
@@ -27,12 +27,14 @@ const MANIFESTS: &str = "Talos adds manifests that are new, and changes none tha
 impl Builder<'_> {
     /// Gives the node the configuration of the file once `after` is done, or says why not.
     pub(super) fn reconfigure(&mut self, node: &Node, changes: &[ConfigChange], mut after: Vec<StepId>) {
-        // Another version of Kubernetes is one thing, and said as such; what else differs is said besides.
+        // Another version of Kubernetes is an upgrade, which goes its own way; what else differs is changed before.
         let (versions, changes): (Vec<&ConfigChange>, Vec<&ConfigChange>) =
-            changes.iter().partition(|change| change.kubernetes_version(&node.kubernetes).is_some());
-        let runs = versions.first().and_then(|change| change.kubernetes_version(&node.kubernetes));
-        if let Some(runs) = runs {
-            self.other_kubernetes(&node.name, runs, &node.kubernetes);
+            changes.iter().partition(|change| change.of_component().is_some());
+        let versions: Vec<ComponentChange> =
+            versions.iter().filter_map(|change| change.of_component()).collect();
+        let upgrades = !versions.is_empty();
+        if upgrades {
+            self.kubernetes.insert(node.name.clone(), versions);
         }
         let (moved, changes): (Vec<&ConfigChange>, Vec<&ConfigChange>) = match self.moved_endpoint() {
             Some(_) => changes.into_iter().partition(|change| change.is_of_endpoint()),
@@ -42,7 +44,7 @@ impl Builder<'_> {
             self.refuse_endpoint(&old, &new);
         }
         let changes = self.without_fixed(node, &changes);
-        let Some(changes) = changes.filter(|_| runs.is_none() && moved.is_empty()) else { return };
+        let Some(changes) = changes.filter(|_| !upgrades && moved.is_empty()) else { return };
         // The same in other words is the same.
         let Some(worst) = changes.iter().map(|change| change.costs).max() else { return };
         let volumes: Vec<&str> = changes
@@ -93,7 +95,7 @@ impl Builder<'_> {
                     self.allowed.node(&node.name) || self.allowed.disks.contains_key(&node.name);
                 let is_held = |change: &ConfigChange| {
                     fixed::of(change).is_some()
-                        || change.kubernetes_version(&node.kubernetes).is_some()
+                        || change.of_component().is_some()
                         || change.costs == ConfigCost::Volume && !may_unmount
                 };
                 changes.iter().any(is_held)

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! upgrade/NODE  [snapshot-etcd] ─► drain-node ─► move-leadership ─► install-talos ─► reboot-node ─► verify-node ─► uncordon-node
+//! upgrade/NODE  drain-node ─► upgrade-component ─► verify-node ─► uncordon-node (kubelet; without a drain for a patch release)
 //! restart/NODE  [snapshot-etcd] ─► drain-node ─► move-leadership ─► reconfigure ─► power-cycle-vm ─► verify-node ─► uncordon-node
 //! move/NODE     drain-node ─► move-leadership ─► migrate-vm ─► verify-node ─► uncordon-node (without a drain, while it runs)
 //! replace/NODE  [snapshot-etcd] ─► stop-vm ─► leave-etcd ─► delete-vm ─► create-vm ─► start-vm ─► configure ─► join
@@ -16,6 +17,7 @@
 //! workers come after them, in any order: how many run at once is the gate's budget. What the gate says of each is forecast on the
 //! cluster as the units before it leave it.
 
+mod components;
 mod leave;
 mod need;
 mod outlook;
@@ -33,6 +35,7 @@ use crate::observed::{Api, Etcd};
 use crate::quorum;
 use crate::step::{Action, ConfigMode, Disruption, Step, StepId, UnitId};
 use crate::unit::{Goal, Unit};
+use crate::upgrade::Component;
 
 pub(super) use need::{Config, Move, Need};
 use outlook::Outlook;
@@ -62,7 +65,7 @@ struct DraftUnit {
     acts: Vec<DraftStep>,
     /// Steps that come before.
     after: Vec<StepId>,
-    /// Whether it installs another image of Talos.
+    /// Whether it installs another image of Talos or another version of Kubernetes.
     installs: bool,
 }
 
@@ -129,6 +132,7 @@ impl<'a> Builder<'a> {
             }
         }
         let mut course = Course { outlook, chain, saved: false, configured: None, cycled, stalled: None };
+        self.component_units(&mut course);
         let nodes = self.in_restart_order(&course.outlook);
         let removals = std::mem::take(&mut self.removals);
         let (voters, workers): (Vec<Removal>, Vec<Removal>) =
@@ -161,6 +165,7 @@ impl<'a> Builder<'a> {
         }
         self.left_out = self.needs.keys().filter(|node| !self.targets.contains(*node)).cloned().collect();
         self.needs.retain(|node, _| self.targets.contains(node));
+        self.components.retain(|upgrade| self.targets.contains(&upgrade.node));
         self.removals.retain(|removal| self.targets.contains(&removal.node));
     }
 
@@ -171,8 +176,11 @@ impl<'a> Builder<'a> {
             _ => None,
         });
         let installs: BTreeSet<NodeName> = installs.collect();
+        let upgrades = |step: &Step| matches!(step.action, Action::UpgradeComponent { .. });
+        let upgrades = self.steps.iter().any(upgrades);
         self.steps.retain(|step| match &step.action {
             Action::PullImage { node, .. } => installs.contains(node),
+            Action::PullImages { .. } => upgrades,
             _ => true,
         });
         let awaited: BTreeSet<StepId> =
@@ -213,6 +221,10 @@ impl<'a> Builder<'a> {
 
     /// Nodes with a need: those that are not whole first, then by name, the leader of etcd late and the holder of the VIP last.
     fn in_restart_order(&self, outlook: &Outlook) -> Vec<&'a Node> {
+        self.in_order(outlook, &self.needs.keys().collect::<Vec<_>>())
+    }
+
+    fn in_order(&self, outlook: &Outlook, names: &[&NodeName]) -> Vec<&'a Node> {
         let standing = quorum::standing(self.blueprint, &self.observed.machines);
         let is = |node: &Node, name: Option<&String>| name.is_some_and(|name| node.name == *name);
         let (leader, holder) = match &standing {
@@ -220,7 +232,7 @@ impl<'a> Builder<'a> {
             None => (None, None),
         };
         let mut nodes: Vec<&'a Node> =
-            self.needs.keys().filter_map(|name| self.blueprint.nodes.get(name)).collect();
+            names.iter().filter_map(|name| self.blueprint.nodes.get(*name)).collect();
         nodes.sort_by(|a, b| {
             let key = |node: &Node| {
                 (outlook.votes(&node.name) && self.is_whole(node), is(node, holder), is(node, leader))
@@ -272,6 +284,9 @@ impl<'a> Builder<'a> {
         let mut forecast = course.outlook.forecast(&draft.request(), removed, at_once);
         match draft.goal {
             Goal::Drain { .. } => forecast.moves_vip = false,
+            // A static pod that restarts leaves the VIP where it is; without its API server, the endpoint does not answer.
+            Goal::UpgradeKubernetes { .. } if draft.unit.kind() == Component::ApiServer.name() => {}
+            Goal::UpgradeKubernetes { .. } if draft.unit.kind() != "upgrade" => forecast.moves_vip = false,
             // A machine that moves while it runs keeps its addresses.
             Goal::Move { .. } if draft.disruption < Disruption::Reboot => forecast.moves_vip = false,
             _ => course.outlook.moved_vip(&draft.node),
@@ -350,9 +365,9 @@ fn disruption_of(action: &Action, unit: Disruption) -> Disruption {
         Action::InstallTalos { .. }
         | Action::RebootNode { .. }
         | Action::Reconfigure { mode: ConfigMode::Reboot, .. } => Disruption::Reboot,
-        Action::Reconfigure { mode: ConfigMode::NoReboot, .. } | Action::UpdateVm { .. } => {
-            unit.min(Disruption::ServiceRestart)
-        }
+        Action::Reconfigure { mode: ConfigMode::NoReboot, .. }
+        | Action::UpdateVm { .. }
+        | Action::UpgradeComponent { .. } => unit.min(Disruption::ServiceRestart),
         Action::StopVm { .. }
         | Action::DeleteVm { .. }
         | Action::DeleteDisk { .. }

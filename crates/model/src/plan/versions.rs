@@ -1,4 +1,4 @@
-//! Nodes that run another release or image of Talos, or another version of Kubernetes, than the file says.
+//! Nodes that run another release or image of Talos than the file says. Other versions of Kubernetes are [`super::kubernetes`].
 //!
 //! Another Talos, and other extensions or kernel arguments, are the same operation: the installer of the wanted image runs on the
 //! node, and the node boots it, as a unit of its own ([`super::units`]). Before the first node is drained, every node has pulled its
@@ -10,7 +10,6 @@ use crate::blueprint::Node;
 use crate::forms::Version;
 use crate::hops;
 use crate::names::NodeName;
-use crate::natural;
 use crate::observed::Machine;
 use crate::step::{Action, Disruption, StepId};
 
@@ -42,9 +41,6 @@ impl Install {
         runs.is_some_and(|runs| runs.minor < LIFECYCLE_SERVICE)
     }
 }
-
-/// A version of Kubernetes that runs, the one that the file asks for, and the nodes.
-type Upgrade = ((String, String), Vec<NodeName>);
 
 impl Builder<'_> {
     /// A node runs another Talos than it should after the next hop.
@@ -88,14 +84,6 @@ impl Builder<'_> {
         });
     }
 
-    /// Notes that a node runs another Kubernetes than the file asks for.
-    pub(super) fn other_kubernetes(&mut self, node: &str, runs: &str, wanted: &str) {
-        let nodes = self.kubernetes.entry((runs.to_owned(), wanted.to_owned())).or_default();
-        if !nodes.iter().any(|known| *known == *node) {
-            nodes.push(node.into());
-        }
-    }
-
     /// Turns what was found into needs of nodes, or says why not.
     pub(super) fn versions(&mut self) {
         let installs = std::mem::take(&mut self.installs);
@@ -106,13 +94,12 @@ impl Builder<'_> {
                 let runs = runs.map(|change| change.runs.clone()).unwrap_or_default();
                 self.refuse_versions(problem, &runs);
             }
-            for (node, change) in upgrade.kubernetes.clone() {
-                self.other_kubernetes(&node, &change.runs, &change.wanted);
-            }
         }
-        if !installs.is_empty() && self.may_install(&installs) {
+        let is_installed = !installs.is_empty();
+        if is_installed && self.may_install(&installs) {
             self.needs_of(installs);
         }
+        self.upgrade_kubernetes(is_installed);
         for (node, (_, keys)) in std::mem::take(&mut self.with_image) {
             let text = format!(
                 "the VM of {node} does not match the file ({}), and changes once the node runs the image in the file",
@@ -120,13 +107,10 @@ impl Builder<'_> {
             );
             self.notes.push(Note { text });
         }
-        for upgrade in std::mem::take(&mut self.kubernetes) {
-            self.blocked_kubernetes(upgrade);
-        }
     }
 
     /// The file asks for versions that there is no way to.
-    fn refuse_versions(&mut self, why: String, runs: &str) {
+    pub(super) fn refuse_versions(&mut self, why: String, runs: &str) {
         let refusal = Refusal {
             code: RefusalCode::Differs,
             why,
@@ -239,7 +223,7 @@ impl Builder<'_> {
 
     /// Every node pulls its installer image before the first one is drained.
     fn needs_of(&mut self, installs: Vec<Install>) {
-        self.tell_path(&installs);
+        self.tell_path(&installs.iter().map(|install| install.node.clone()).collect::<Vec<_>>());
         let mut pulled = vec![];
         for install in &installs {
             let register = install.register.clone().map(|(image, schematic)| {
@@ -263,33 +247,5 @@ impl Builder<'_> {
                 need.power_cycle.says.extend(keys.says);
             }
         }
-    }
-
-    fn blocked_kubernetes(&mut self, ((runs, wanted), nodes): Upgrade) {
-        let verb = if nodes.len() == 1 { "runs" } else { "run" };
-        let address = self.blueprint.control_planes().next().map(|node| node.address.addr().to_string());
-        if natural::compare(&wanted, &runs).is_lt() {
-            return self.refuse_versions(
-                format!(
-                    "{} {verb} Kubernetes {runs}, and the file asks for {wanted}, which is older: Kubernetes is not downgraded",
-                    nodes.join(", ")
-                ),
-                &format!("kubernetes: {runs}"),
-            );
-        }
-        self.blocked.push(Blocked {
-            node: None,
-            what: format!(
-                "{} {verb} Kubernetes {runs}, and the file asks for {wanted}: this version of Talosmith does not upgrade Kubernetes yet",
-                nodes.join(", ")
-            ),
-            disruption: Disruption::ServiceRestart,
-            hint: format!(
-                "to stay with what runs, write `kubernetes: {runs}` under `versions` in the file (of the cluster, the pool or the node); to \
-                 upgrade now, run `talosctl upgrade-k8s --nodes {} --to {}`, one minor release after the other, and then this command again",
-                address.unwrap_or_default(),
-                wanted.trim_start_matches('v')
-            ),
-        });
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Documents;
-use crate::yaml::Map;
+use crate::yaml::{Map, Value};
 
 /// A part of Kubernetes that a machine config names an image for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,45 @@ pub fn set_kubernetes_tag(documents: &mut Documents, image: KubernetesImage, tag
     }
 }
 
+/// What a machine config gives to a part of Kubernetes: flags with their values, and feature gates of its configuration file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KubernetesArguments {
+    pub flags: BTreeMap<String, String>,
+    pub gates: Vec<String>,
+}
+
+/// The arguments of the parts of Kubernetes in a machine config, as far as it has any.
+#[must_use]
+pub fn kubernetes_arguments(documents: &Documents) -> BTreeMap<KubernetesImage, KubernetesArguments> {
+    let of = |image: KubernetesImage| {
+        let field =
+            documents.v1alpha1().and_then(|document| document.find(&image.field().join("."))?.as_map());
+        let mut found = KubernetesArguments::default();
+        let settings = documents.kind(image.kind()).into_iter().chain(field);
+        for settings in settings {
+            let flags = settings.get("extraArgs").and_then(Value::as_map);
+            for (flag, value) in flags.into_iter().flat_map(Map::iter) {
+                found.flags.insert(flag.to_owned(), listed(value));
+            }
+            for place in ["extraConfig.featureGates", "config.featureGates"] {
+                let gates = settings.find(place).and_then(Value::as_map);
+                found.gates.extend(gates.into_iter().flat_map(Map::iter).map(|(gate, _)| gate.to_owned()));
+            }
+        }
+        found
+    };
+    KubernetesImage::ALL.into_iter().map(|image| (image, of(image))).collect()
+}
+
+/// A value of a flag. One that may be given several times is a list.
+fn listed(value: &Value) -> String {
+    let text = |value: &Value| value.as_text().unwrap_or_default().to_owned();
+    match value.as_list() {
+        Some(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
+        None => text(value),
+    }
+}
+
 fn retag(settings: &mut Map, wanted: &str) {
     let name = settings.text("image").and_then(tag).map(|(name, _)| name.to_owned());
     if let Some(name) = name {
@@ -116,5 +155,18 @@ mod tests {
     fn a_registry_with_a_port_and_no_tag_has_no_version() {
         assert_eq!(tag("localhost:5000/kubelet"), None);
         assert_eq!(tag("localhost:5000/kubelet:v1@sha256:ab"), Some(("localhost:5000/kubelet", "v1")));
+    }
+
+    #[test]
+    fn arguments_are_found_in_both_forms() {
+        let old = "version: v1alpha1\nmachine: {kubelet: {extraArgs: {v: '2'}, extraConfig: {featureGates: {A: true}}}}\ncluster: {apiServer: {extraArgs: {feature-gates: 'B=true', audit: [x, y]}}}\n";
+        let new = "version: v1alpha1\nmachine: {type: worker}\n---\n{apiVersion: v1alpha1, kind: KubeletConfig, extraArgs: {v: '2'}, config: {featureGates: {A: true}}}\n---\n{apiVersion: v1alpha1, kind: KubeAPIServerConfig, extraArgs: {feature-gates: 'B=true', audit: [x, y]}}\n";
+        for text in [old, new] {
+            let found = kubernetes_arguments(&Documents::parse(text).unwrap());
+            let kubelet = &found[&KubernetesImage::Kubelet];
+            assert_eq!((kubelet.flags["v"].as_str(), kubelet.gates.as_slice()), ("2", &["A".to_owned()][..]));
+            let server = &found[&KubernetesImage::ApiServer].flags;
+            assert_eq!((server["feature-gates"].as_str(), server["audit"].as_str()), ("B=true", "x,y"));
+        }
     }
 }

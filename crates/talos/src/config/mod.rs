@@ -25,7 +25,9 @@ pub use cluster::apply_cluster;
 pub use difference::{Change, ConfigCost, difference};
 pub use documents::{Documents, DocumentsError};
 pub use generate::{GenerateError, generate};
-pub use images::{KubernetesImage, kubernetes_tags, set_kubernetes_tag};
+pub use images::{
+    KubernetesArguments, KubernetesImage, kubernetes_arguments, kubernetes_tags, set_kubernetes_tag,
+};
 pub use input::{Cni, ExtraMount, Input, Role};
 pub use kinds::{UnknownKind, all_kinds, known_since, unknown_kinds};
 pub use machine::apply_machine;

@@ -26,6 +26,10 @@ const FAILURES: &[(&str, &str)] = &[
         "A clock is wrong, or a machine has not reached a time server. Check `network.ntp` and the clocks of the Proxmox hosts.",
     ),
     (
+        "component-not-ready",
+        "A part of Kubernetes did not start with its new version in time. The message says which, and what it lacks. Nothing else is upgraded in this run. A flag or feature gate that the version does not know is the usual reason.",
+    ),
+    (
         "configuration",
         "A machine did not accept its configuration, or runs another one than it was sent. The message names the field.",
     ),
@@ -300,6 +304,7 @@ mod tests {
         let engine = [
             "busy",
             "clock",
+            "component-not-ready",
             "configuration",
             "disk-too-small",
             "input",

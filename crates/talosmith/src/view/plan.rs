@@ -4,6 +4,7 @@
 //! What is removed for good stands at the top and is marked in every line. A plan that is refused shows only why, because
 //! there is nothing that would be done.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use model::plan::by_hand::Hand;
@@ -366,12 +367,17 @@ pub fn summary(plan: &Plan) -> String {
 
 /// How many nodes are disrupted in which way, and how many of them at a time.
 fn disrupted(plan: &Plan) -> Vec<String> {
-    let number = |is: fn(&Goal) -> bool| plan.units.iter().filter(|unit| is(&unit.goal)).count();
+    // Some nodes have a unit for each part of Kubernetes.
+    let number = |is: fn(&Goal) -> bool| {
+        let nodes = plan.units.iter().filter(|unit| is(&unit.goal)).map(|unit| &unit.node);
+        nodes.collect::<BTreeSet<_>>().len()
+    };
     let parts = [
         (number(|goal| matches!(goal, Goal::RestartServices { .. })), "to restart services of"),
         (number(|goal| matches!(goal, Goal::Reboot { .. })), "to reboot"),
         (number(|goal| matches!(goal, Goal::PowerCycle { .. })), "to power cycle"),
         (number(|goal| matches!(goal, Goal::UpgradeTalos { .. })), "to upgrade"),
+        (number(|goal| matches!(goal, Goal::UpgradeKubernetes { .. })), "to upgrade Kubernetes on"),
         (number(|goal| matches!(goal, Goal::DeleteDisks { .. })), "to delete disks of"),
         (number(|goal| matches!(goal, Goal::Replace { .. })), "to replace"),
         (number(|goal| matches!(goal, Goal::Remove { .. })), "to remove"),

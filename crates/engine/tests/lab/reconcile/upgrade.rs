@@ -2,6 +2,7 @@
 
 mod crashes;
 mod faults;
+mod kubernetes;
 mod once;
 
 use std::collections::BTreeMap;
@@ -310,18 +311,6 @@ async fn no_hop_is_made_while_a_node_does_not_tell_what_it_runs() {
     );
     let blocked = plan.blocked.iter().find(|blocked| blocked.what.contains("could be left"));
     assert_eq!(blocked.and_then(|blocked| blocked.node.clone()).as_deref(), Some("home-work-2"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_kubernetes_is_blocked_and_talos_goes_on() {
-    let rig = Rig::healthy().await;
-    let file = with_talos("v1.13.10").replace("kubernetes: v1.35.4", "kubernetes: v1.36.3");
-    let controller = Controller::of(&rig);
-    let reconciled = controller.approved(&file).await;
-    assert!(matches!(reconciled.ended, Ended::Left(Left::Blocked)), "{:?}", reconciled.ended);
-    assert_eq!(rig.releases(&file).await, ["v1.13.10"; 5]);
-    let (_, plan) = reconciled.last.unwrap();
-    assert!(plan.blocked[0].what.contains("does not upgrade Kubernetes yet"), "{:?}", plan.blocked);
 }
 
 /// Pulling images again and again is no progress: outside of the window nothing of an upgrade is done.

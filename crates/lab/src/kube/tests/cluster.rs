@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::kube::controllers::{Report, reconcile, run};
-use crate::kube::nodes::Kubelet;
+use crate::kube::nodes::{Kubelet, MirrorPod};
 use crate::kube::pods::has_network;
 use crate::kube::store::{Place, Store};
 
@@ -27,6 +27,14 @@ impl Cluster {
     /// One control plane and `workers` workers, all of them ready or all without a network.
     fn new(config: &str, workers: usize, ready: bool) -> Self {
         let names = std::iter::once("c1".to_owned()).chain((1..=workers).map(|n| format!("w{n}")));
+        let mirrors = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"].map(|name| MirrorPod {
+            component: name.to_owned(),
+            image: format!("registry.k8s.io/{name}:v1.35.4"),
+            config_version: 1,
+            ready: true,
+            crash: None,
+            no_image: false,
+        });
         let kubelet = |(number, name): (usize, String)| Kubelet {
             number,
             registers: true,
@@ -51,6 +59,7 @@ impl Cluster {
             cores: 2,
             memory_mib: 2048,
             pod_subnet: "10.244.0.0/16".parse().unwrap(),
+            static_pods: mirrors.iter().filter(|_| number == 0).cloned().collect(),
             name,
         };
         let kubelets = names.enumerate().map(kubelet).collect();

@@ -263,41 +263,36 @@ fn manifests(view: &View<'_>) -> Vec<Resource> {
 /// The pods that the kubelet runs from files, or what it says of them.
 fn static_pods(view: &View<'_>, status: bool) -> Vec<Resource> {
     let Some(node) = view.node() else { return vec![] };
-    let up = node.api_server_from.is_some_and(|at| at <= view.now);
-    if status && !up {
-        return vec![];
-    }
-    let images = &node.settings.images;
-    [
-        ("kube-apiserver", &images.api_server),
-        ("kube-controller-manager", &images.controller_manager),
-        ("kube-scheduler", &images.scheduler),
-    ]
-    .into_iter()
-    .map(|(component, image)| {
-        let (id, owner, tree) = if status {
-            let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null});
-            let kinds =
-                ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
-            let tree = json!({"phase": "Running", "conditions": kinds.map(condition)});
-            let id = format!("kube-system/{component}-{}", view.machine.hostname());
-            (id, "k8s.KubeletStaticPodController", tree)
-        } else {
-            let tree = json!({
-                "apiVersion": "v1", "kind": "Pod",
-                "metadata": {
-                    "name": component, "namespace": "kube-system",
-                    "annotations": {"talos.dev/config-version": node.generation.to_string()},
-                    "labels": {"k8s-app": component, "tier": "control-plane"},
-                },
-                "spec": {"containers": [{"name": component, "image": image}], "hostNetwork": true},
-            });
-            (component.to_owned(), "k8s.ControlPlaneStaticPodController", tree)
-        };
-        let yaml = crate::talos_api::encode::yaml(&tree, "");
-        let mut bytes = vec![];
-        crate::talos_api::encode::delimited(1, &structure(&tree), &mut bytes);
-        Resource::both(id, owner, yaml, bytes)
-    })
-    .collect()
+    node.static_pods()
+        .filter(|(_, pod)| !status || pod.version > 1 || pod.is_ready(view.now))
+        .map(|(component, pod)| {
+            let image = &pod.image;
+            let (id, owner, tree) = if status {
+                let ready = |kind: &str| pod.is_ready(view.now) || !kind.ends_with("Ready");
+                let status = |kind: &str| if ready(kind) { "True" } else { "False" };
+                let condition =
+                    |kind: &str| json!({"type": kind, "status": status(kind), "lastProbeTime": null});
+                let kinds =
+                    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+                let tree = json!({"phase": "Running", "conditions": kinds.map(condition)});
+                let id = format!("kube-system/{component}-{}", view.machine.hostname());
+                (id, "k8s.KubeletStaticPodController", tree)
+            } else {
+                let tree = json!({
+                    "apiVersion": "v1", "kind": "Pod",
+                    "metadata": {
+                        "name": component, "namespace": "kube-system",
+                        "annotations": {"talos.dev/config-version": pod.version.to_string()},
+                        "labels": {"k8s-app": component, "tier": "control-plane"},
+                    },
+                    "spec": {"containers": [{"name": component, "image": image}], "hostNetwork": true},
+                });
+                (component.to_owned(), "k8s.ControlPlaneStaticPodController", tree)
+            };
+            let yaml = crate::talos_api::encode::yaml(&tree, "");
+            let mut bytes = vec![];
+            crate::talos_api::encode::delimited(1, &structure(&tree), &mut bytes);
+            Resource::both(id, owner, yaml, bytes)
+        })
+        .collect()
 }

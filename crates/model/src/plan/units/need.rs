@@ -3,12 +3,14 @@
 use super::super::bring_up::usual;
 use super::super::by_hand::{ASKED, Hand};
 use super::super::drift::{Keys, LeftDisk};
+use super::super::kubernetes::KubeletUpgrade;
 use super::super::versions::Install;
 use super::DraftStep;
 use crate::names::{NodeName, VmRef};
 use crate::observed::ConfigCost;
 use crate::step::{Action, ConfigMode, Disruption, RebootMode, Step, StepId, UnitId};
 use crate::unit::Goal;
+use crate::upgrade::Component;
 
 /// What a node of the file needs that disrupts it.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub(in crate::plan) struct Need {
     pub(in crate::plan) by_hand: Option<Hand>,
     /// Another image of Talos.
     pub(in crate::plan) install: Option<Install>,
+    /// Another version of its kubelet.
+    pub(in crate::plan) kubelet: Option<KubeletUpgrade>,
     /// The Proxmox host that its VM moves to.
     pub(in crate::plan) moves: Option<Move>,
 }
@@ -81,12 +85,22 @@ impl Need {
             _ => Disruption::ServiceRestart,
         });
         let install = self.install.as_ref().map(|_| Disruption::Reboot);
+        let kubelet = self.kubelet.as_ref().map(|_| Disruption::ServiceRestart);
         // A machine that moves while it runs stands still for a moment.
         let moves = self.moves.as_ref().map(|moves| match moves.online {
             true => Disruption::ServiceRestart,
             false => Disruption::PowerCycle,
         });
-        [config, rewire, cycle, disk, by_hand, install, moves].into_iter().flatten().max()
+        [config, rewire, cycle, disk, by_hand, install, kubelet, moves].into_iter().flatten().max()
+    }
+
+    /// What of it is upgraded.
+    pub(super) fn upgrades(&self) -> Option<&'static str> {
+        match (&self.install, &self.kubelet) {
+            (Some(_), _) => Some("Talos"),
+            (None, Some(_)) => Some("Kubernetes"),
+            (None, None) => None,
+        }
     }
 
     /// What the unit does to the node, with what it deletes.
@@ -105,6 +119,7 @@ impl Need {
             _ if self.by_hand == Some(Hand::Drain) => Goal::Drain { node },
             _ if self.deletes() => Goal::DeleteDisks { node },
             _ if self.install.is_some() => Goal::UpgradeTalos { node },
+            _ if self.kubelet.is_some() => Goal::UpgradeKubernetes { node },
             Disruption::PowerCycle => Goal::PowerCycle { node },
             Disruption::Reboot => Goal::Reboot { node },
             _ => Goal::RestartServices { node },
@@ -116,7 +131,7 @@ impl Need {
         UnitId(match self.by_hand {
             Some(Hand::Shutdown) => format!("shutdown/{node}"),
             Some(Hand::Drain) => format!("drain/{node}"),
-            _ if self.install.is_some() => format!("upgrade/{node}"),
+            _ if self.upgrades().is_some() => format!("upgrade/{node}"),
             _ if self.moves.is_some() => format!("move/{node}"),
             _ => format!("restart/{node}"),
         })
@@ -124,7 +139,9 @@ impl Need {
 
     /// Whether pods have to go.
     pub(super) fn drains(&self, restarts: Disruption) -> bool {
-        restarts >= Disruption::Reboot || self.by_hand == Some(Hand::Drain)
+        restarts >= Disruption::Reboot
+            || self.by_hand == Some(Hand::Drain)
+            || self.kubelet.as_ref().is_some_and(KubeletUpgrade::is_minor)
     }
 
     /// What is done to the node itself.
@@ -166,6 +183,11 @@ impl Need {
             };
             let action = Action::Reconfigure { node: node.into(), mode };
             acts.push(DraftStep::new(action, config.reason.as_str(), seconds));
+        }
+        if let Some(KubeletUpgrade { runs, version }) = &self.kubelet {
+            let component = Component::Kubelet;
+            let action = Action::UpgradeComponent { node: node.into(), component, version: version.clone() };
+            acts.push(DraftStep::new(action, format!("it runs {runs}"), usual::SERVICES));
         }
         acts.extend(self.install.iter().flat_map(|install| self.install_acts(node, install, reboot)));
         acts.extend(self.vm_acts(node));
@@ -239,10 +261,15 @@ impl Need {
         let by_hand = self.by_hand.iter().map(|_| ASKED.to_owned());
         let install =
             self.install.iter().map(|install| format!("{}; {} is installed", install.reason, install.image));
+        let kubelet = self
+            .kubelet
+            .iter()
+            .map(|upgrade| format!("its kubelet runs {}, and gets {}", upgrade.runs, upgrade.version));
         let moves = self.moves.iter().map(|moves| moves.reason.clone());
         by_hand
             .chain(moves)
             .chain(install)
+            .chain(kubelet)
             .chain(rewire)
             .chain(keys)
             .chain(config)

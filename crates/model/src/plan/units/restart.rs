@@ -17,7 +17,7 @@ impl Builder<'_> {
         let Some(mut need) = self.needs.remove(&node.name) else { return };
         self.spare_disks(node, &mut need);
         // One after the other: what a person approves is either.
-        if need.install.is_some()
+        if need.upgrades().is_some()
             && need.by_hand.is_none()
             && let Some(moves) = need.moves.take()
         {
@@ -26,14 +26,17 @@ impl Builder<'_> {
             self.notes.push(Note { text });
         }
         let Some(restarts) = need.restarts() else { return };
-        let upgrades = need.install.is_some();
-        let stalled = course.stalled.clone().filter(|_| upgrades && node.role == Role::Worker);
-        if let Some(before) = stalled {
+        let (upgrades, installs) = (need.upgrades(), need.install.is_some());
+        // Kubelets of control plane nodes wait for what they must not be newer than, too.
+        let waits = node.role == Role::Worker || !installs;
+        let stalled = course.stalled.clone().filter(|_| waits);
+        if let Some((before, what)) = stalled.zip(upgrades) {
             let what = format!(
-                "Talosmith does not upgrade Talos on {}: {before} comes before it, and is blocked",
+                "Talosmith does not upgrade {what} on {}: {before} comes before it, and is blocked",
                 node.name
             );
-            let hint = "remove what blocks the control plane node first; workers follow once it is upgraded";
+            let hint =
+                "remove what blocks the control plane node first; the others follow once it is upgraded";
             return self.block(&node.name, Disruption::Reboot, what, hint.to_owned());
         }
         let disruption = need.disruption(restarts);
@@ -63,7 +66,7 @@ impl Builder<'_> {
             let hint = blockers.first().map(Blocker::hint).unwrap_or_default();
             let changes = need.changes(rewire.as_ref());
             let what = format!("Talosmith does not {goal} ({changes}): {}", told(blockers));
-            if upgrades && node.role == Role::ControlPlane {
+            if upgrades.is_some() && node.role == Role::ControlPlane {
                 course.stalled = Some(node.name.clone());
             }
             return self.block(&node.name, disruption, what, hint.to_owned());
@@ -71,11 +74,11 @@ impl Builder<'_> {
         // With one voter there is nowhere to go, and the API that evicts is away meanwhile.
         let all = voters.unwrap_or_else(|| self.blueprint.control_planes().count());
         let drains = need.drains(restarts) && !(votes && all <= 1 && effect == Effect::Absence);
-        let reboot = match upgrades && !course.cycled.contains(&node.role) {
+        let reboot = match installs && !course.cycled.contains(&node.role) {
             true => RebootMode::PowerCycle,
             false => RebootMode::Default,
         };
-        if upgrades {
+        if installs {
             course.cycled.push(node.role);
         }
         let mut acts = need.acts(&node.name, restarts, reboot);
@@ -88,8 +91,12 @@ impl Builder<'_> {
             // What it follows at once stands before, outside of the unit.
             need.after.push(Action::reconfigure(&node.name).id());
         }
-        let moves = need.moves.is_some();
-        let acts = self.around(&course.outlook, node, acts, drains, moves, need.by_hand);
+        // What Kubernetes does not have, it cannot drain.
+        let known = self.observed.kubernetes.nodes.contains_key(&node.name);
+        let drains = drains && (known || !self.observed.kubernetes.answered);
+        // A kubelet that restarts leaves etcd alone.
+        let goes_down = need.moves.is_some() || (drains && restarts >= Disruption::Reboot);
+        let acts = self.around(&course.outlook, node, acts, drains, goes_down, need.by_hand);
         let draft = DraftUnit {
             unit,
             node: node.name.clone(),
@@ -98,7 +105,7 @@ impl Builder<'_> {
             effect,
             acts,
             after: need.after,
-            installs: upgrades,
+            installs: upgrades.is_some(),
         };
         // Its unit waits for it to be whole, and may be what makes it so.
         let join = Action::Join { node: node.name.clone() }.id();
@@ -120,14 +127,12 @@ impl Builder<'_> {
         node: &Node,
         acts: Vec<DraftStep>,
         drains: bool,
-        moves: bool,
+        goes_down: bool,
         by_hand: Option<Hand>,
     ) -> Vec<DraftStep> {
         let name = || node.name.clone();
         let kubernetes = &self.observed.kubernetes;
         let seen = kubernetes.nodes.get(&node.name);
-        // What Kubernetes does not have, it cannot drain.
-        let drains = drains && (seen.is_some() || !kubernetes.answered);
         let of_a_person = seen.is_some_and(|seen| !seen.schedulable && seen.cordoned.is_none());
         let ours = seen.is_some_and(|seen| seen.cordoned.is_some());
         let mut all = vec![];
@@ -140,8 +145,11 @@ impl Builder<'_> {
             let reason = "its pods move before it is disrupted";
             all.push(DraftStep::new(Action::DrainNode { node: name() }, reason, usual::DRAIN));
         }
-        let goes_down = by_hand != Some(Hand::Drain);
-        if (drains || moves) && goes_down && outlook.votes(&node.name) && outlook.is_listed(&node.name) {
+        if goes_down
+            && by_hand != Some(Hand::Drain)
+            && outlook.votes(&node.name)
+            && outlook.is_listed(&node.name)
+        {
             let action = Action::MoveLeadership { node: name() };
             all.push(DraftStep::new(action, "etcd keeps a leader", usual::LEADERSHIP));
         }

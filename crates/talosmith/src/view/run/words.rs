@@ -1,6 +1,7 @@
 //! What a step is called beside the name of the node it is about.
 
 use model::step::Action;
+use model::upgrade::Component;
 
 /// After the first wish to stop.
 pub const STOPPING: &str = "Stopping: what is being changed is finished first; Ctrl-C again stops at once.";
@@ -50,6 +51,15 @@ pub fn doing(action: &Action) -> &'static str {
         Action::RenewDisk { .. } => "replacing the system disk",
         Action::DeleteDisk { .. } => "deleting the disk",
         Action::PullImage { .. } => "pulling the installer image",
+        Action::PullImages { .. } => "pulling images of Kubernetes",
+        Action::UpgradeComponent { component, .. } => match component {
+            Component::ApiServer => "upgrading kube-apiserver",
+            Component::ControllerManager => "upgrading kube-controller-manager",
+            Component::Scheduler => "upgrading kube-scheduler",
+            Component::Proxy => "setting the version of kube-proxy",
+            Component::Kubelet => "upgrading the kubelet",
+        },
+        Action::UpgradeProxy { .. } => "upgrading kube-proxy",
         Action::InstallTalos { .. } => "installing Talos",
         Action::VerifyNode { .. } => "verifying",
         Action::UncordonNode { .. } | Action::ReleaseNode { .. } => "uncordoning",
@@ -94,6 +104,15 @@ pub fn done(action: &Action) -> &'static str {
         Action::RenewDisk { .. } => "system disk replaced",
         Action::DeleteDisk { .. } => "disk deleted",
         Action::PullImage { .. } => "installer image pulled",
+        Action::PullImages { .. } => "images of Kubernetes pulled",
+        Action::UpgradeComponent { component, .. } => match component {
+            Component::ApiServer => "kube-apiserver upgraded",
+            Component::ControllerManager => "kube-controller-manager upgraded",
+            Component::Scheduler => "kube-scheduler upgraded",
+            Component::Proxy => "version of kube-proxy set",
+            Component::Kubelet => "kubelet upgraded",
+        },
+        Action::UpgradeProxy { .. } => "kube-proxy upgraded",
         Action::InstallTalos { .. } => "Talos installed",
         Action::VerifyNode { .. } => "verified",
         Action::UncordonNode { .. } | Action::ReleaseNode { .. } => "uncordoned",

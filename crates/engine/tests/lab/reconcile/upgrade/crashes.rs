@@ -1,5 +1,6 @@
 //! The program dies around any change of an upgrade; the next run finds what is left and finishes it.
 
+use super::kubernetes::with_kubernetes;
 use super::*;
 use crate::moments::{self, Moment};
 use crate::rig::{in_parallel, runtime, setting};
@@ -20,7 +21,10 @@ async fn finish(rig: &Rig, file: &str, when: &str) {
         reconciled.ended,
         controller.failed()
     );
-    assert_eq!(rig.releases(file).await, ["v1.13.10"; 5], "{when}");
+    match file == kubernetes() {
+        true => assert_eq!(rig.kubernetes_versions().await, ["v1.36.3".to_owned()].into(), "{when}"),
+        false => assert_eq!(rig.releases(file).await, ["v1.13.10"; 5], "{when}"),
+    }
     assert_eq!(rig.cordoned().await.len(), 0, "{when}");
     rig.assert_nothing_to_do(file).await;
     // A run that had nothing left to do did not take the lease of the one that died over; that one ends by itself.
@@ -34,6 +38,10 @@ fn file() -> String {
     format!("{}changes: {{ soak: 5s }}\n", with_talos("v1.13.10"))
 }
 
+fn kubernetes() -> String {
+    format!("{}changes: {{ soak: 5s }}\n", with_kubernetes("v1.36.3"))
+}
+
 /// Some moments of every kind.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_dies_is_finished() {
@@ -44,15 +52,26 @@ async fn an_upgrade_that_dies_is_finished() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_of_kubernetes_that_dies_is_finished() {
+    let all = crashes(&kubernetes(), 1_000).await;
+    assert!(all.len() > 60, "{}", all.len());
+    for Moment { systems, when, .. } in all.iter().step_by(40) {
+        finish(&Rig::copy_of(systems), &kubernetes(), when).await;
+    }
+}
+
 /// Every moment. Takes minutes: `conformance/crashes/upgrade`.
 #[test]
 #[ignore = "takes minutes: conformance/crashes/upgrade"]
 fn every_change_of_an_upgrade() {
     let every: u64 = setting("EVERY").unwrap_or(20);
-    let all = runtime().block_on(crashes(&file(), every));
-    let tried = all.len();
-    in_parallel(all, |Moment { systems, when, .. }| {
-        runtime().block_on(async { finish(&Rig::copy_of(systems), &file(), when).await });
-    });
-    eprintln!("upgrade: {tried} different moments to die in, all finished");
+    for (name, file) in [("Talos", file()), ("Kubernetes", kubernetes())] {
+        let all = runtime().block_on(crashes(&file, every));
+        let tried = all.len();
+        in_parallel(all, |Moment { systems, when, .. }| {
+            runtime().block_on(async { finish(&Rig::copy_of(systems), &file, when).await });
+        });
+        eprintln!("upgrade of {name}: {tried} different moments to die in, all finished");
+    }
 }

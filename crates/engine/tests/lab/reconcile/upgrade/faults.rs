@@ -2,6 +2,7 @@
 
 use lab::Wire;
 
+use super::kubernetes::with_kubernetes;
 use super::*;
 use crate::faults::Chance;
 use crate::rig::{in_parallel, setting};
@@ -16,15 +17,22 @@ const WIRES: &[(&str, &str)] = &[
     ("CALL", "/machine.LifecycleService/Upgrade"),
     ("CALL", "/machine.ImageService/Pull"),
     ("CALL", "/cosi.resource.State/Get"),
+    ("CALL", "/cosi.resource.State/List"),
+    ("CALL", "/machine.MachineService/ApplyConfiguration"),
+    ("CALL", "/machine.MachineService/ServiceList"),
     ("CALL", ""),
     ("GET", "/api/v1/nodes"),
+    ("GET", "/api/v1/namespaces/kube-system/pods"),
     ("POST", "/eviction"),
 ];
 
 async fn broken(seed: u64) {
     let mut chance = Chance::new(seed);
     let rig = Rig::healthy().await;
-    let file = format!("{}changes: {{ soak: 5s }}\n", with_talos("v1.13.10"));
+    // Every other one upgrades Kubernetes.
+    let of_talos = seed % 2 == 1;
+    let file = if of_talos { with_talos("v1.13.10") } else { with_kubernetes("v1.36.3") };
+    let file = format!("{file}changes: {{ soak: 5s }}\n");
     for _ in 0..=chance.below(3) {
         let (method, path) = chance.one(WIRES);
         let late = Duration::from_millis(500 + chance.below(20_000));
@@ -45,7 +53,10 @@ async fn broken(seed: u64) {
     let reconciled = controller.approved(&file).await;
     let failed = controller.failed();
     assert!(matches!(reconciled.ended, Ended::Converged), "seed {seed}: {:?} {failed:?}", reconciled.ended);
-    assert_eq!(rig.releases(&file).await, ["v1.13.10"; 5], "seed {seed}");
+    match of_talos {
+        true => assert_eq!(rig.releases(&file).await, ["v1.13.10"; 5], "seed {seed}"),
+        false => assert_eq!(rig.kubernetes_versions().await, ["v1.36.3".to_owned()].into(), "seed {seed}"),
+    }
     assert_eq!(rig.cordoned().await.len(), 0, "seed {seed}");
     rig.assert_nothing_to_do(&file).await;
 }
