@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
 mod attached;
+mod backups;
 mod bundles;
 mod canaries;
 mod files;
