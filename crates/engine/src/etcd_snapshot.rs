@@ -98,14 +98,16 @@ async fn facts(systems: &Systems, of: &Snapshot, source: &Source) -> Facts {
         Box::pin(revision(systems, of)),
     );
     let members = members.ok().and_then(std::result::Result::ok).unwrap_or_default();
-    let components = of.observed.machines.get(&source.node.name).map(|machine| &machine.components);
+    let talos = version.ok().and_then(std::result::Result::ok).and_then(|version| known(&version.tag));
+    // Where the file says nothing, machine configs follow the release that runs.
+    let own = talos.as_deref().and_then(|tag| tag.rsplit_once('.')).map(|(minor, _)| minor.to_owned());
     Facts {
         cluster_id: of.blueprint.cluster_id.clone().unwrap_or_default(),
         versions: Versions {
-            talos: version.ok().and_then(std::result::Result::ok).and_then(|version| known(&version.tag)),
-            kubernetes: components.and_then(|all| all.get(&Component::ApiServer)).cloned(),
+            kubernetes: kubernetes(of, &source.node),
             etcd: known(&source.status.version),
-            contract: of.blueprint.options.contract.clone(),
+            contract: of.blueprint.options.contract.clone().or(own),
+            talos,
         },
         etcd: EtcdFacts {
             node: source.node.name.to_string(),
@@ -124,6 +126,14 @@ async fn facts(systems: &Systems, of: &Snapshot, source: &Source) -> Facts {
                 .collect(),
         },
     }
+}
+
+/// The release of the node's API server. A machine config is read only where it is not the one of the file.
+fn kubernetes(of: &Snapshot, node: &Node) -> Option<String> {
+    let machine = of.observed.machines.get(&node.name)?;
+    let as_wanted = machine.config_digest.as_ref().is_some_and(|runs| of.rendered.configs.get(&node.name) == Some(runs));
+    let named = machine.components.get(&Component::ApiServer).cloned();
+    named.or_else(|| as_wanted.then(|| node.kubernetes.clone()))
 }
 
 /// The revision of etcd's database, as Kubernetes knows it.

@@ -59,6 +59,7 @@ async fn a_backup_says_what_it_is_of_and_comes_from_a_follower() {
     assert_eq!(card.facts.cluster_id, bundle().cluster_id());
     assert_eq!(card.facts.versions.talos.as_deref(), Some("v1.13.9"));
     assert_eq!(card.facts.versions.kubernetes.as_deref(), Some("v1.35.4"));
+    assert_eq!(card.facts.versions.contract.as_deref(), Some("v1.13"));
     assert!(card.facts.versions.etcd.as_deref().is_some_and(|version| version.starts_with("3.")), "{card:?}");
     assert_eq!((card.facts.etcd.members.len(), card.facts.etcd.node.as_str()), (3, &*taken.node));
     assert!(card.facts.etcd.revision.is_some_and(|revision| revision > 1) && card.facts.etcd.applied_index > 1);
