@@ -127,9 +127,9 @@ impl Entry {
 
 /// An attempt that failed on an object.
 fn failed(what: &str, path: &Path) -> Error {
-    Error::new(Kind::Systems, format!("could not {what} {}", path.display()))
-        .coded("backup-store")
-        .hint("nothing was deleted, and no incomplete backup is left; correct the cause and run the command again")
+    Error::new(Kind::Systems, format!("could not {what} {}", path.display())).coded("backup-store").hint(
+        "nothing was deleted, and no incomplete backup is left; correct the cause and run the command again",
+    )
 }
 
 impl Backups {
@@ -187,7 +187,10 @@ impl Backups {
         let mut name = Name::new(&self.cluster, at);
         while taken.contains(name.stem()) {
             let next = name.at.checked_add(SignedDuration::from_secs(1));
-            name = Name::new(&self.cluster, next.map_err(|e| failed("name a backup in", &self.folder).because(e))?);
+            name = Name::new(
+                &self.cluster,
+                next.map_err(|e| failed("name a backup in", &self.folder).because(e))?,
+            );
         }
         Ok(name)
     }
@@ -330,13 +333,19 @@ impl Backups {
             return Err(damaged(format!("the secrets bundle beside it is another one: {}", copy.display())));
         }
         if self.bundle.as_ref().is_some_and(|own| own.digest() != card.bundle.sha256) {
-            warnings.push("the secrets bundle has changed since; the backup holds the one of its time".to_owned());
+            warnings.push(
+                "the secrets bundle has changed since; the backup holds the one of its time".to_owned(),
+            );
         }
         let card = card.verified(self.clock.now());
         if let Err(error) = self.write_card(&entry.name, &card) {
             warnings.push(format!("its card was not updated: {}", error.causes().join(": ")));
         }
-        Ok(Verified { entry: Entry { card: CardState::Read(Box::new(card)), ..entry }, snapshot: found.snapshot, warnings })
+        Ok(Verified {
+            entry: Entry { card: CardState::Read(Box::new(card)), ..entry },
+            snapshot: found.snapshot,
+            warnings,
+        })
     }
 
     /// Replaces a card in one step. Without recipients it stays as it is.
@@ -365,12 +374,14 @@ impl Backups {
         };
         let stored = File::open(&path).map_err(|e| attempt().because(e))?;
         let mut file = NewFile::create(to).map_err(unwritten)?;
-        let found = opened::copy(stored, self.identity.as_ref(), &mut file).map_err(|stopped| match stopped {
-            Stopped::Closed(closed) => self.closed(attempt(), closed),
-            Stopped::Unwritten(error) => unwritten(error),
-        })?;
+        let found =
+            opened::copy(stored, self.identity.as_ref(), &mut file).map_err(|stopped| match stopped {
+                Stopped::Closed(closed) => self.closed(attempt(), closed),
+                Stopped::Unwritten(error) => unwritten(error),
+            })?;
         if entry.card().is_some_and(|card| card.snapshot.sha256 != found.snapshot.sha256) {
-            let why = io::Error::new(ErrorKind::InvalidData, "its snapshot is not the one that its card describes");
+            let why =
+                io::Error::new(ErrorKind::InvalidData, "its snapshot is not the one that its card describes");
             return Err(attempt().coded(DAMAGED).because(why));
         }
         file.place().map_err(unwritten)?;
@@ -380,9 +391,9 @@ impl Backups {
     /// Why a backup does not open, with what helps.
     fn closed(&self, attempt: Error, closed: Closed) -> Error {
         let attempt = match &closed {
-            Closed::NoIdentity => attempt.coded("backup-closed").hint(
-                "name the file with the identity of one of its recipients with TALOSMITH_IDENTITY",
-            ),
+            Closed::NoIdentity => attempt
+                .coded("backup-closed")
+                .hint("name the file with the identity of one of its recipients with TALOSMITH_IDENTITY"),
             Closed::OtherIdentity => attempt.coded("backup-closed").hint(format!(
                 "the identity here is {}; name the file with that of a recipient with TALOSMITH_IDENTITY",
                 self.identity.as_ref().map(Identity::recipients).unwrap_or_default().join(", ")

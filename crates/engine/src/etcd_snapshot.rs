@@ -131,7 +131,8 @@ async fn facts(systems: &Systems, of: &Snapshot, source: &Source) -> Facts {
 /// The release of the node's API server. A machine config is read only where it is not the one of the file.
 fn kubernetes(of: &Snapshot, node: &Node) -> Option<String> {
     let machine = of.observed.machines.get(&node.name)?;
-    let as_wanted = machine.config_digest.as_ref().is_some_and(|runs| of.rendered.configs.get(&node.name) == Some(runs));
+    let as_wanted =
+        machine.config_digest.as_ref().is_some_and(|runs| of.rendered.configs.get(&node.name) == Some(runs));
     let named = machine.components.get(&Component::ApiServer).cloned();
     named.or_else(|| as_wanted.then(|| node.kubernetes.clone()))
 }
@@ -167,7 +168,8 @@ mod tests {
     #[test]
     fn a_member_that_complains_is_asked_last() {
         let well = EtcdStatus { member: 1, leader: 1, raft_applied_index: 5, ..EtcdStatus::default() };
-        let ill = EtcdStatus { member: 2, raft_applied_index: 9, errors: vec!["corrupt".into()], ..well.clone() };
+        let ill =
+            EtcdStatus { member: 2, raft_applied_index: 9, errors: vec!["corrupt".into()], ..well.clone() };
         assert_eq!(best(&[&ill, &well]), Some(1));
     }
 }

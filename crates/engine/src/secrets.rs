@@ -307,7 +307,8 @@ pub(crate) fn encryptor(recipients: &[String]) -> Result<age::Encryptor> {
 pub(crate) fn encrypted_text(recipients: &[String], plain: &[u8]) -> Result<String> {
     let keys: Vec<age::x25519::Recipient> =
         recipients.iter().map(|one| recipient(one)).collect::<Result<_>>()?;
-    encrypt(&keys, plain).map_err(|e| Error::new(Kind::Secrets, "could not encrypt for the recipients").because(e))
+    encrypt(&keys, plain)
+        .map_err(|e| Error::new(Kind::Secrets, "could not encrypt for the recipients").because(e))
 }
 
 /// What a small file holds that was encrypted to this identity.

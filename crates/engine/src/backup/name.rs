@@ -90,7 +90,11 @@ mod tests {
         assert_eq!(Name::read("home", &name.snapshot()), Some(Object::Snapshot(name.clone())));
         let beside = Object::Beside { at: name.at, stem: name.stem().to_owned() };
         assert_eq!(Name::read("home", &name.bundle()), Some(beside));
-        for text in ["2026-03-01T11:00:00+01:00", "home-2026-03-01T10:00:00Z", "a/b/home-2026-03-01T10:00:00Z.snap.zst.age"] {
+        for text in [
+            "2026-03-01T11:00:00+01:00",
+            "home-2026-03-01T10:00:00Z",
+            "a/b/home-2026-03-01T10:00:00Z.snap.zst.age",
+        ] {
             assert!(name.is_meant(text), "{text}");
         }
     }
@@ -108,7 +112,8 @@ mod tests {
         ] {
             assert_eq!(Name::read("home", other), None, "{other}");
         }
-        let Some(Object::Snapshot(foreign)) = Name::read("home", "home-2026-03-01T10:00:00+02:00.snap.age") else {
+        let Some(Object::Snapshot(foreign)) = Name::read("home", "home-2026-03-01T10:00:00+02:00.snap.age")
+        else {
             panic!("one of talos-backup")
         };
         assert_eq!(foreign.at.to_string(), "2026-03-01T08:00:00Z");

@@ -66,7 +66,10 @@ impl<R: Read> Read for Hashed<R> {
 }
 
 /// Reads a backup to its end and checks it.
-pub(super) fn check(stored: impl Read + Send + 'static, identity: Option<&Identity>) -> Result<Content, Closed> {
+pub(super) fn check(
+    stored: impl Read + Send + 'static,
+    identity: Option<&Identity>,
+) -> Result<Content, Closed> {
     copy(stored, identity, &mut io::sink()).map_err(|error| match error {
         Stopped::Closed(closed) => closed,
         Stopped::Unwritten(error) => Closed::Unread(error),
@@ -95,12 +98,11 @@ pub(super) fn copy(
     let read = Arc::new(Mutex::new((Sha256::new(), 0)));
     let failed: Arc<Mutex<Option<io::Error>>> = Arc::default();
     let hashed = Hashed { from: stored, read: read.clone(), failed: failed.clone() };
-    let why = |what: &dyn std::fmt::Display| {
-        match failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    let why =
+        |what: &dyn std::fmt::Display| match failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Closed::Unread(error),
             None => Closed::Damaged(what.to_string()),
-        }
-    };
+        };
     let mut plain = layers(hashed, identity).map_err(|closed| match closed {
         Closed::Damaged(text) => why(&text),
         other => other,

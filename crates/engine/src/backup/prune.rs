@@ -38,8 +38,11 @@ impl Backups {
     /// When the store cannot be read, there is no bundle that says which cluster this is, or no backup that would be kept was verified.
     pub fn prunable(&self, keep: &Keep) -> Result<Prunable> {
         let bundle = self.bundle.as_ref().ok_or_else(|| {
-            Error::new(Kind::Secrets, "could not tell which backups are of this cluster: there is no secrets bundle")
-                .hint("restore it from a backup: `talosmith backup list` lists them")
+            Error::new(
+                Kind::Secrets,
+                "could not tell which backups are of this cluster: there is no secrets bundle",
+            )
+            .hint("restore it from a backup: `talosmith backup list` lists them")
         })?;
         let cluster_id = bundle.bundle.cluster_id();
         let mut found = Prunable::default();
@@ -48,7 +51,9 @@ impl Backups {
             let ignored = match &entry.card {
                 CardState::Missing => Some("it has no card: another program made it".to_owned()),
                 CardState::Unreadable(why) => Some(format!("its card cannot be read: {why}")),
-                CardState::Read(card) if card.cluster != self.cluster || card.facts.cluster_id != cluster_id => {
+                CardState::Read(card)
+                    if card.cluster != self.cluster || card.facts.cluster_id != cluster_id =>
+                {
                     Some("it is of another cluster with this name".to_owned())
                 }
                 CardState::Read(_) => None,
@@ -95,7 +100,9 @@ impl Backups {
         for file in objects.flatten().chain(found.leftovers.iter().cloned()) {
             let path = self.folder.join(file);
             let attempt = || {
-                failed("delete", &path).hint("what was deleted before stays deleted; correct the cause and run the command again")
+                failed("delete", &path).hint(
+                    "what was deleted before stays deleted; correct the cause and run the command again",
+                )
             };
             match std::fs::remove_file(&path) {
                 Ok(()) => {}

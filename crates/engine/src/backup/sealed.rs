@@ -147,14 +147,22 @@ impl NewBackup {
         path: &Path,
     ) -> Result<bool> {
         let attempt = || failed("write the backup", path);
-        let damaged = || attempt().coded("backup-damaged").hint("what was read back is not what was written: check the disk");
+        let damaged = || {
+            attempt()
+                .coded("backup-damaged")
+                .hint("what was read back is not what was written: check the disk")
+        };
         let stored = file.reopen().map_err(|e| attempt().because(e))?;
         let found = match opened::check(stored, self.backups.identity.as_ref()) {
             Ok(found) => found,
             Err(Closed::NoIdentity | Closed::OtherIdentity) => {
                 let stored = file.reopen().map_err(|e| attempt().because(e))?;
                 let (bytes, sha256) = opened::digest(stored).map_err(|e| attempt().because(e))?;
-                return if (bytes, &sha256) == (object.bytes, &object.sha256) { Ok(false) } else { Err(damaged()) };
+                return if (bytes, &sha256) == (object.bytes, &object.sha256) {
+                    Ok(false)
+                } else {
+                    Err(damaged())
+                };
             }
             Err(other) => return Err(damaged().because(other)),
         };

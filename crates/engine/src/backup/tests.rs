@@ -28,7 +28,8 @@ fn sample(pages: usize) -> (Vec<u8>, talos_client::Snapshot) {
     let mut bytes: Vec<u8> = (0..pages * 512).map(|i| u8::try_from((i / 7) % 251).unwrap()).collect();
     let digest = Sha256::digest(&bytes);
     bytes.extend_from_slice(&digest);
-    let snapshot = talos_client::Snapshot { bytes: u64::try_from(bytes.len()).unwrap(), sha256: hex::encode(digest) };
+    let snapshot =
+        talos_client::Snapshot { bytes: u64::try_from(bytes.len()).unwrap(), sha256: hex::encode(digest) };
     (bytes, snapshot)
 }
 
@@ -92,7 +93,11 @@ async fn a_backup_is_three_files_that_age_opens() {
     let entry = rig.made(NOON).await;
     assert_eq!(
         rig.files(),
-        ["home-2026-03-01T12:00:00Z.card.age", "home-2026-03-01T12:00:00Z.secrets.age", "home-2026-03-01T12:00:00Z.snap.zst.age"]
+        [
+            "home-2026-03-01T12:00:00Z.card.age",
+            "home-2026-03-01T12:00:00Z.secrets.age",
+            "home-2026-03-01T12:00:00Z.snap.zst.age"
+        ]
     );
     let stored = std::fs::read(rig.path(&entry.name.snapshot())).unwrap();
     assert!(stored.starts_with(b"age-encryption.org/v1"), "as age writes it");
@@ -229,7 +234,12 @@ async fn every_damaged_byte_is_found() {
             bytes
         })
         .collect();
-    broken.extend([whole[..whole.len() - 1].to_vec(), whole[..whole.len() / 2].to_vec(), vec![], [&whole[..], b"x"].concat()]);
+    broken.extend([
+        whole[..whole.len() - 1].to_vec(),
+        whole[..whole.len() / 2].to_vec(),
+        vec![],
+        [&whole[..], b"x"].concat(),
+    ]);
     for bytes in broken {
         std::fs::write(&path, &bytes).unwrap();
         let entry = rig.backups.find(None).unwrap();
@@ -262,13 +272,19 @@ async fn backups_of_talos_backup_are_read_whatever_layers_they_have() {
     let compressed = zstd::encode_all(&bytes[..], 1).unwrap();
     let sealed = |plain: &[u8]| {
         let mut out = vec![];
-        let mut writer = secrets::encryptor(&rig.identity.recipients()).unwrap().wrap_output(&mut out).unwrap();
+        let mut writer =
+            secrets::encryptor(&rig.identity.recipients()).unwrap().wrap_output(&mut out).unwrap();
         writer.write_all(plain).unwrap();
         writer.finish().unwrap();
         out
     };
     std::fs::create_dir_all(rig.backups.folder()).unwrap();
-    let all = [(".snap", bytes.clone()), (".snap.zst", compressed.clone()), (".snap.age", sealed(&bytes)), (".snap.zst.age", sealed(&compressed))];
+    let all = [
+        (".snap", bytes.clone()),
+        (".snap.zst", compressed.clone()),
+        (".snap.age", sealed(&bytes)),
+        (".snap.zst.age", sealed(&compressed)),
+    ];
     for (hour, (end, stored)) in (10..).zip(all) {
         let name = format!("home-2026-03-01T{hour}:00:00+01:00{end}");
         std::fs::write(rig.path(&name), stored).unwrap();
@@ -293,19 +309,25 @@ async fn only_backups_of_this_cluster_are_deleted_and_only_by_the_rules() {
     // Not ours: without a card, of another cluster, with a card of the future, and no backup at all.
     std::fs::write(rig.path("home-2026-02-01T12:00:00Z.snap.zst.age"), b"theirs").unwrap();
     std::fs::write(rig.path("notes.txt"), b"mine").unwrap();
-    let other = SnapshotOf { facts: Facts { cluster_id: "other".into(), ..Facts::default() }, ..rig.of("2026-01-01T12:00:00Z") };
+    let other = SnapshotOf {
+        facts: Facts { cluster_id: "other".into(), ..Facts::default() },
+        ..rig.of("2026-01-01T12:00:00Z")
+    };
     let (bytes, snapshot) = sample(3);
     let mut new = rig.backups.create(&other).await.unwrap();
     new.write_all(&bytes).await.unwrap();
     new.keep(snapshot).await.unwrap();
     // Left over by a process that died, long ago and just now.
     std::fs::write(rig.path("home-2026-02-02T12:00:00Z.card.age"), b"x").unwrap();
-    let just_now = format!("home-{}.secrets.age", Timestamp::from_second(Timestamp::now().as_second()).unwrap());
+    let just_now =
+        format!("home-{}.secrets.age", Timestamp::from_second(Timestamp::now().as_second()).unwrap());
     std::fs::write(rig.path(&just_now), b"x").unwrap();
 
     let keep = model::spec::Keep { hourly: 0, daily: 2, weekly: 0 };
     let found = rig.backups.prunable(&keep).unwrap();
-    let days = |entries: &[Entry]| entries.iter().map(|entry| entry.name.at.strftime("%d").to_string()).collect::<Vec<_>>();
+    let days = |entries: &[Entry]| {
+        entries.iter().map(|entry| entry.name.at.strftime("%d").to_string()).collect::<Vec<_>>()
+    };
     assert_eq!(days(&found.delete), ["03", "02", "01"]);
     assert_eq!((found.keep.len(), found.ignored.len()), (2, 2));
     assert_eq!(found.leftovers, ["home-2026-02-02T12:00:00Z.card.age"]);
@@ -313,7 +335,12 @@ async fn only_backups_of_this_cluster_are_deleted_and_only_by_the_rules() {
     rig.backups.delete(&found).unwrap();
     let after = rig.files();
     assert_eq!(before.len() - after.len(), 3 * 3 + 1);
-    for file in ["notes.txt", "home-2026-02-01T12:00:00Z.snap.zst.age", "home-2026-01-01T12:00:00Z.snap.zst.age", &just_now] {
+    for file in [
+        "notes.txt",
+        "home-2026-02-01T12:00:00Z.snap.zst.age",
+        "home-2026-01-01T12:00:00Z.snap.zst.age",
+        &just_now,
+    ] {
         assert!(after.contains(&file.to_owned()), "{file} stays");
     }
     assert!(rig.backups.prunable(&keep).unwrap().delete.is_empty());
@@ -325,13 +352,17 @@ async fn nothing_is_deleted_while_no_backup_is_verified() {
     for hour in [10, 11, 12] {
         let entry = rig.made(&format!("2026-03-01T{hour}:00:00Z")).await;
         // A file of another size is not the one that was verified.
-        let mut file = std::fs::OpenOptions::new().append(true).open(rig.path(&entry.name.snapshot())).unwrap();
+        let mut file =
+            std::fs::OpenOptions::new().append(true).open(rig.path(&entry.name.snapshot())).unwrap();
         file.write_all(b"x").unwrap();
     }
     let none = model::spec::Keep { hourly: 0, daily: 0, weekly: 0 };
     let refused = rig.backups.prunable(&none).unwrap_err();
     assert_eq!((refused.code(), refused.kind()), ("backup-unverified", Kind::Refused));
-    assert_eq!(rig.backups.summary().unwrap(), Summary { count: 3, newest: "2026-03-01T12:00:00Z".parse().ok(), verified: None });
+    assert_eq!(
+        rig.backups.summary().unwrap(),
+        Summary { count: 3, newest: "2026-03-01T12:00:00Z".parse().ok(), verified: None }
+    );
     assert_eq!(rig.files().len(), 9);
 }
 
@@ -341,7 +372,11 @@ async fn a_verification_is_noted_on_the_card() {
     let entry = rig.made(NOON).await;
     let before = entry.verified_at().unwrap();
     let verified = rig.backups.verify(entry).unwrap();
-    assert!(verified.entry.verified_at().unwrap() >= before && verified.warnings.is_empty(), "{:?}", verified.warnings);
+    assert!(
+        verified.entry.verified_at().unwrap() >= before && verified.warnings.is_empty(),
+        "{:?}",
+        verified.warnings
+    );
     assert_eq!(rig.backups.find(None).unwrap().verified_at(), verified.entry.verified_at());
     assert_eq!(rig.backups.summary().unwrap().verified, NOON.parse().ok());
 }
@@ -400,7 +435,10 @@ async fn a_store_that_goes_away_is_not_taken_for_damage() {
     for length in [0, 10, whole.len() / 2, whole.len()] {
         let cut = Cut(io::Cursor::new(whole[..length].to_vec()));
         let closed = opened::check(cut, Some(&rig.identity)).unwrap_err();
-        assert!(matches!(&closed, Closed::Unread(error) if error.to_string().contains("went away")), "{length}: {closed:?}");
+        assert!(
+            matches!(&closed, Closed::Unread(error) if error.to_string().contains("went away")),
+            "{length}: {closed:?}"
+        );
     }
 }
 
@@ -408,7 +446,8 @@ async fn a_store_that_goes_away_is_not_taken_for_damage() {
 #[tokio::test]
 #[ignore = "conformance/backup/run gives it a snapshot of a real etcd"]
 async fn a_snapshot_of_a_real_etcd_comes_out_as_it_went_in() {
-    let [from, to] = ["TALOSMITH_SNAPSHOT", "TALOSMITH_OUTPUT"].map(|name| PathBuf::from(std::env::var_os(name).unwrap()));
+    let [from, to] =
+        ["TALOSMITH_SNAPSHOT", "TALOSMITH_OUTPUT"].map(|name| PathBuf::from(std::env::var_os(name).unwrap()));
     let rig = Rig::new();
     let mut check = talos_client::SnapshotCheck::default();
     let mut new = rig.backups.create(&rig.of(NOON)).await.unwrap();

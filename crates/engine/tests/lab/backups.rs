@@ -62,7 +62,9 @@ async fn a_backup_says_what_it_is_of_and_comes_from_a_follower() {
     assert_eq!(card.facts.versions.contract.as_deref(), Some("v1.13"));
     assert!(card.facts.versions.etcd.as_deref().is_some_and(|version| version.starts_with("3.")), "{card:?}");
     assert_eq!((card.facts.etcd.members.len(), card.facts.etcd.node.as_str()), (3, &*taken.node));
-    assert!(card.facts.etcd.revision.is_some_and(|revision| revision > 1) && card.facts.etcd.applied_index > 1);
+    assert!(
+        card.facts.etcd.revision.is_some_and(|revision| revision > 1) && card.facts.etcd.applied_index > 1
+    );
     // The lab says itself who leads.
     let snapshot = rig.observe(HOME).await;
     let status = snapshot.observed.machines[&taken.node].etcd_status.clone().unwrap();

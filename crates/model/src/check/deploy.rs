@@ -33,22 +33,29 @@ fn backups(backup: &Backup, found: &mut Vec<Diagnostic>) {
     let path = |key: &str| Path::of(&["backup", key]);
     // Nothing that the file asks for is left out without a word. A key goes from here when it is implemented.
     if backup.schedule.is_some() {
-        let message = "this version does not implement `backup.schedule`: the cluster makes no backups by itself";
+        let message =
+            "this version does not implement `backup.schedule`: the cluster makes no backups by itself";
         let problem = Diagnostic::error(codes::NOT_IMPLEMENTED, message).at_key(path("schedule"), "");
-        found.push(problem.help(
-            "take it out of the file, and run `talosmith backup create` from cron or a systemd timer",
-        ));
+        found.push(
+            problem.help(
+                "take it out of the file, and run `talosmith backup create` from cron or a systemd timer",
+            ),
+        );
     }
-    for (index, text) in backup.recipients.iter().enumerate().filter(|(_, text)| !forms::is_age_recipient(text)) {
+    for (index, text) in
+        backup.recipients.iter().enumerate().filter(|(_, text)| !forms::is_age_recipient(text))
+    {
         let path = path("recipients").index(index);
         // The value may be a secret key, so it is not repeated.
         let (code, message) = match text.trim().to_ascii_uppercase().starts_with("AGE-SECRET-KEY-") {
             true => (codes::SECRET_IN_FILE, "this is the secret key of an age identity".to_owned()),
             false => (codes::BAD_RECIPIENT, format!("`{path}` is not an age public key")),
         };
-        found.push(Diagnostic::error(code, message).at(path, "").help(
-            "write the public key, which starts with `age1`; `age-keygen -y FILE` prints it",
-        ));
+        found.push(
+            Diagnostic::error(code, message)
+                .at(path, "")
+                .help("write the public key, which starts with `age1`; `age-keygen -y FILE` prints it"),
+        );
     }
 }
 

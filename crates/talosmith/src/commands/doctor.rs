@@ -78,14 +78,22 @@ async fn backups(setup: &Setup, outside: &Outside) -> Result<Option<Finding>, Pr
             }
             Some(at) => {
                 let detail = format!("the newest verified one is of {at}, {} ago", age(seen.at, at));
-                (Verdict::Warning, detail, "`talosmith backup create` makes one; run it from cron or a systemd timer")
+                (
+                    Verdict::Warning,
+                    detail,
+                    "`talosmith backup create` makes one; run it from cron or a systemd timer",
+                )
             }
             None if summary.count == 0 => (
                 Verdict::Warning,
                 format!("there is none in {}", backups.folder().display()),
                 "`talosmith backup create` makes one, once the cluster runs",
             ),
-            None => (Verdict::Warning, "none of them is verified".to_owned(), "`talosmith backup verify` verifies the newest"),
+            None => (
+                Verdict::Warning,
+                "none of them is verified".to_owned(),
+                "`talosmith backup verify` verifies the newest",
+            ),
         },
     };
     let hint = if hint.is_empty() { vec![] } else { vec![hint.to_owned()] };

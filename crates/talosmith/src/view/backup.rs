@@ -148,7 +148,13 @@ pub fn damaged_json(name: &Name, problem: &Problem) -> Value {
 pub fn prunable(w: &mut dyn Write, ink: Ink, found: &Prunable) -> io::Result<()> {
     for (kept, why) in &found.keep {
         let why: Vec<&str> = why.iter().map(|why| reason(*why)).collect();
-        writeln!(w, "  {} {}  {}", ink.green("keep  "), clean(&kept.name.snapshot()), ink.dim(&why.join(", ")))?;
+        writeln!(
+            w,
+            "  {} {}  {}",
+            ink.green("keep  "),
+            clean(&kept.name.snapshot()),
+            ink.dim(&why.join(", "))
+        )?;
     }
     for (ignored, why) in &found.ignored {
         writeln!(w, "  {} {}  {}", ink.yellow("ignore"), clean(&ignored.name.snapshot()), clean(why))?;
@@ -162,7 +168,12 @@ pub fn prunable(w: &mut dyn Write, ink: Ink, found: &Prunable) -> io::Result<()>
     match (found.delete.len(), found.leftovers.len()) {
         (0, 0) => writeln!(w, "\nNothing to delete: {} kept.", count(found.keep.len(), "backup")),
         (deleted, _) => {
-            writeln!(w, "\n{} to delete, {} kept.", count(deleted, "backup"), count(found.keep.len(), "backup"))
+            writeln!(
+                w,
+                "\n{} to delete, {} kept.",
+                count(deleted, "backup"),
+                count(found.keep.len(), "backup")
+            )
         }
     }
 }
@@ -278,10 +289,22 @@ mod tests {
 
     #[test]
     fn sizes_and_ages_are_short() {
-        assert_eq!([0, 1023, 1024, 1_871_904, 5 << 30].map(size), ["0 B", "1023 B", "1.0 KiB", "1.7 MiB", "5.0 GiB"]);
+        assert_eq!(
+            [0, 1023, 1024, 1_871_904, 5 << 30].map(size),
+            ["0 B", "1023 B", "1.0 KiB", "1.7 MiB", "5.0 GiB"]
+        );
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let now = at("2026-11-18T12:00:00Z");
-        let ages = ["2026-11-18T12:00:05Z", "2026-11-18T11:59:00Z", "2026-11-18T10:30:00Z", "2026-11-17T00:00:00Z", "2026-11-01T00:00:00Z"];
-        assert_eq!(ages.map(|then| age(now, at(then))), ["0 minutes", "1 minute", "90 minutes", "36 hours", "17 days"]);
+        let ages = [
+            "2026-11-18T12:00:05Z",
+            "2026-11-18T11:59:00Z",
+            "2026-11-18T10:30:00Z",
+            "2026-11-17T00:00:00Z",
+            "2026-11-01T00:00:00Z",
+        ];
+        assert_eq!(
+            ages.map(|then| age(now, at(then))),
+            ["0 minutes", "1 minute", "90 minutes", "36 hours", "17 days"]
+        );
     }
 }

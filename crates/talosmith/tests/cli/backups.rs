@@ -79,7 +79,11 @@ fn a_damaged_backup_is_found_and_the_others_are_verified() {
     std::fs::write(&path, bytes).unwrap();
     let ran = lab(&shell, "backup verify --all");
     assert_eq!(ran.code, Some(5), "{}", ran.all());
-    assert!(ran.out.contains("fail") && ran.out.contains("ok  ") && ran.err.contains("hint:"), "{}", ran.all());
+    assert!(
+        ran.out.contains("fail") && ran.out.contains("ok  ") && ran.err.contains("hint:"),
+        "{}",
+        ran.all()
+    );
     let ran = lab(&shell, "backup verify --all --json");
     assert_documented(&ran.out);
     let found: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -97,10 +101,17 @@ fn prune_shows_what_goes_and_asks() {
     }
     let asked = lab(&shell, "backup prune");
     assert_eq!(asked.code, Some(64), "{}", asked.all());
-    assert!(asked.out.matches("delete").count() >= 2 && asked.out.contains("newest verified"), "{}", asked.all());
+    assert!(
+        asked.out.matches("delete").count() >= 2 && asked.out.contains("newest verified"),
+        "{}",
+        asked.all()
+    );
     assert_eq!(std::fs::read_dir(folder(&shell)).unwrap().count(), 9, "nothing was deleted");
     let pruned = json(&lab(&shell, "backup prune --yes --json"));
-    assert_eq!((pruned["deleted"].clone(), pruned["delete"].as_array().unwrap().len()), (Value::Bool(true), 2));
+    assert_eq!(
+        (pruned["deleted"].clone(), pruned["delete"].as_array().unwrap().len()),
+        (Value::Bool(true), 2)
+    );
     assert_eq!(std::fs::read_dir(folder(&shell)).unwrap().count(), 3);
     let nothing = lab(&shell, "backup prune");
     assert!(nothing.code == Some(0) && nothing.out.contains("Nothing to delete"), "{}", nothing.all());

@@ -162,7 +162,11 @@ fn first_use_24_what_this_version_does_not_implement_is_named_with_its_line() {
     for command in ["validate", "plan --lab", "apply --lab --yes"] {
         let ran = shell.run(command);
         assert_eq!(ran.code, Some(3), "{command}: {}", ran.all());
-        assert!(ran.err.contains("TS0107") && ran.err.contains("`backup.schedule`"), "{command}: {}", ran.err);
+        assert!(
+            ran.err.contains("TS0107") && ran.err.contains("`backup.schedule`"),
+            "{command}: {}",
+            ran.err
+        );
         assert!(ran.err.contains(&format!("cluster.yaml:{line}:11")), "{command}: {}", ran.err);
     }
 }
