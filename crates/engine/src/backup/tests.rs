@@ -320,7 +320,7 @@ async fn only_backups_of_this_cluster_are_deleted_and_only_by_the_rules() {
     // Left over by a process that died, long ago and just now.
     std::fs::write(rig.path("home-2026-02-02T12:00:00Z.card.age"), b"x").unwrap();
     let just_now =
-        format!("home-{}.secrets.age", Timestamp::from_second(Timestamp::now().as_second()).unwrap());
+        format!("home-{}.secrets.age", Timestamp::from_second(rig.backups.clock.now().as_second()).unwrap());
     std::fs::write(rig.path(&just_now), b"x").unwrap();
 
     let keep = model::spec::Keep { hourly: 0, daily: 2, weekly: 0 };
@@ -469,6 +469,7 @@ async fn a_snapshot_of_a_real_etcd_comes_out_as_it_went_in() {
 /// with `cargo test --release`.
 #[cfg(target_os = "linux")]
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it is measured, in real time")]
 #[ignore = "takes half a minute: cargo test --release -p engine --lib -- --ignored a_large_snapshot"]
 async fn a_large_snapshot_needs_little_memory_and_little_time() {
     let gib: usize = std::env::var("GIB").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
