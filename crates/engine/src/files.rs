@@ -4,6 +4,8 @@
 //! name: by a link, which never replaces a file, or by a rename, which does. A process that dies in between leaves a
 //! temporary file at most. Its owner held a lock on it, so the next writer sees that it is abandoned, and removes it.
 
+mod streamed;
+
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -11,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
+
+pub use streamed::{NewFile, create_private_folder, remove_abandoned_of};
 
 /// With this ends the name of a file that is being written.
 const TEMPORARY: &str = ".new";

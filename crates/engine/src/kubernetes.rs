@@ -137,6 +137,17 @@ impl Kubernetes {
         Ok(list.items.into_iter().filter_map(|n| Some((n.metadata.name.clone()?.into(), seen(&n)))).collect())
     }
 
+    /// The revision of etcd's database: what lists are the state of.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time, or refuses.
+    pub async fn revision(&self) -> Result<Option<u64>> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let list = self.ask("list nodes", nodes.list(&ListParams::default().limit(1))).await?;
+        Ok(list.metadata.resource_version.and_then(|text| text.parse().ok()))
+    }
+
     /// Pods of the control plane.
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify. `context` is what they share.
 //! - `gate`: who may be disrupted now; nothing disruptive runs without its permit.
 //! - [`local`]: the machine that Talosmith runs on, which runs command gates and knows time zones.
-//! - [`snapshots`]: where snapshots of etcd are kept.
+//! - [`snapshots`]: where snapshots of etcd are kept; [`backup`]: the store of backups. [`etcd_snapshot`] takes one.
 //! - `audit`: says in Kubernetes what is done to a node.
 //! - [`doctor`]: whether Proxmox is as a cluster needs it; [`setup`]: making it so, with an administrator's login.
 //! - [`health`]: what "healthy" means, as named conditions.
@@ -29,12 +29,14 @@
 pub mod apply;
 pub mod attachments;
 mod audit;
+pub mod backup;
 pub mod consoles;
 mod context;
 pub mod discovered;
 pub mod doctor;
 pub mod emit;
 pub mod error;
+pub mod etcd_snapshot;
 mod evidence;
 pub mod files;
 mod gate;

@@ -9,14 +9,16 @@
 
 mod form;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::path::Path;
 use std::str::FromStr;
 
 use age::armor::{ArmoredReader, ArmoredWriter, Format};
+use age::stream::StreamReader;
 use jiff::Timestamp;
 use model::spec::Spec;
 use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest as _, Sha256};
 use talos::config::Contract;
 use talos::secrets::Bundle;
 use zeroize::Zeroizing;
@@ -297,13 +299,46 @@ pub(crate) fn encryptor(recipients: &[String]) -> Result<age::Encryptor> {
     })
 }
 
-/// What a stream holds that was encrypted to this identity.
-#[cfg(test)]
+/// A small text, encrypted so that these recipients can open it, in letters.
+///
+/// # Errors
+///
+/// When one of them is none, or there is none.
+pub(crate) fn encrypted_text(recipients: &[String], plain: &[u8]) -> Result<String> {
+    let keys: Vec<age::x25519::Recipient> =
+        recipients.iter().map(|one| recipient(one)).collect::<Result<_>>()?;
+    encrypt(&keys, plain)
+        .map_err(|e| Error::new(Kind::Secrets, "could not encrypt for the recipients").because(e))
+}
+
+/// What a small file holds that was encrypted to this identity.
 pub(crate) fn decrypted(
     identity: &Identity,
     bytes: &[u8],
 ) -> std::result::Result<Zeroizing<Vec<u8>>, age::DecryptError> {
     decrypt(identity, bytes)
+}
+
+/// What a stream holds that was encrypted to this identity, as it is read.
+pub(crate) fn decrypting<R: BufRead>(
+    identity: &Identity,
+    stream: R,
+) -> std::result::Result<StreamReader<R>, age::DecryptError> {
+    let identities = identity.0.iter().map(|one| -> &dyn age::Identity { one });
+    age::Decryptor::new_buffered(stream)?.decrypt(identities)
+}
+
+impl Kept {
+    /// The same bundle as another file, encrypted to these recipients: what it is once it has the name of a bundle.
+    pub(crate) fn copy_for(&self, recipients: &[String]) -> Result<Zeroizing<String>> {
+        text_of(self.body.expose_secret(), &AtRest::Encrypted(recipients.to_vec()))
+    }
+
+    /// The SHA-256 of the bundle itself, in hex. It is the same however the bundle is encrypted.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        hex::encode(Sha256::digest(self.body.expose_secret().as_bytes()))
+    }
 }
 
 fn encrypt(recipients: &[age::x25519::Recipient], plain: &[u8]) -> io::Result<String> {

@@ -4,6 +4,8 @@ mod folder;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use model::observed::Member;
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWrite;
 
 use crate::error::{Error, Kind, Result};
@@ -19,6 +21,48 @@ pub struct SnapshotOf {
     pub node: String,
     /// When it was taken.
     pub at: Timestamp,
+    /// What was known about the cluster.
+    pub facts: Facts,
+}
+
+/// What was known about a cluster when a snapshot of its etcd was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The cluster ID, which is in the secrets bundle.
+    pub cluster_id: String,
+    /// What ran.
+    pub versions: Versions,
+    /// The state of etcd.
+    pub etcd: EtcdFacts,
+}
+
+/// What ran when a snapshot was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// The Talos release of the node that gave the snapshot.
+    pub talos: Option<String>,
+    /// The release of its Kubernetes API server.
+    pub kubernetes: Option<String>,
+    /// The release of etcd.
+    pub etcd: Option<String>,
+    /// The configuration contract that the cluster's machine configs follow.
+    pub contract: Option<String>,
+}
+
+/// The state of etcd directly before a snapshot was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdFacts {
+    /// The node whose member gave the snapshot.
+    pub node: String,
+    /// The ID of that member, in hex.
+    pub member: String,
+    /// How far it had applied the log.
+    pub applied_index: u64,
+    pub raft_term: u64,
+    /// The revision of the database as Kubernetes reported it; `None` where Kubernetes did not answer.
+    pub revision: Option<u64>,
+    /// All members.
+    pub members: Vec<Member>,
 }
 
 /// A place for snapshots of etcd.

@@ -86,7 +86,7 @@ pub struct Options {
     /// How running nodes are changed.
     #[serde(default)]
     pub changes: Policy,
-    /// Snapshots of etcd.
+    /// Backups of etcd.
     pub backup: Option<spec::Backup>,
     /// Proxmox' address as the cluster itself reaches it.
     pub proxmox_api: Option<ProxmoxApi>,

@@ -155,6 +155,12 @@ pub fn is_dns_label(text: &str) -> bool {
     (1..=63).contains(&text.len()) && text.chars().all(fine) && !text.starts_with('-') && !text.ends_with('-')
 }
 
+/// An age public key, by its form: 58 characters of Bech32 after its start. Whether its checksum is right shows when it is used.
+pub(crate) fn is_age_recipient(text: &str) -> bool {
+    let fine = |c: char| "qpzry9x8gf2tvdw0s3jn54khce6mua7l".contains(c);
+    text.strip_prefix("age1").is_some_and(|rest| rest.len() == 58 && rest.chars().all(fine))
+}
+
 /// DNS labels with dots between them.
 pub(crate) fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| is_dns_label(&label.to_ascii_lowercase()))

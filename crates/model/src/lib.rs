@@ -24,6 +24,7 @@
 //! - [`allowed`] is what an operator allows a plan to do.
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`releases`] has the versions of Talos and Kubernetes that are supported, in one table.
+//! - [`retention`] says which backups are kept.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
 //! - [`service`] says which services of a machine do not come up by themselves.
 //! - [`holder`] is what is given credentials inside the cluster.
@@ -69,6 +70,7 @@ pub mod releases;
 pub mod removals;
 pub mod removed;
 pub mod resolve;
+pub mod retention;
 pub mod rights;
 pub mod service;
 pub mod spec;

@@ -4,6 +4,7 @@
 //! with a grammar of their own (addresses, sizes, versions) are plain strings: they are read in [`crate::check`], where
 //! all that is wrong can be said at once. Maps are sorted by name, so the order in a file never matters.
 
+mod backup;
 mod changes;
 mod deploy;
 mod hardware;
@@ -18,9 +19,10 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use backup::{Backup, Keep};
 pub use changes::{ApiOutage, Changes, Day, DrainDeletes, HealthGate, Window};
 pub(crate) use deploy::PATCH_SECRETS;
-pub use deploy::{Backup, Chart, GitOps, GitOpsEngine, Integration, Manifests, Patch};
+pub use deploy::{Chart, GitOps, GitOpsEngine, Integration, Manifests, Patch};
 pub use hardware::{
     Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, Memory, MemoryDetails,
     Pci, PciDetails, Startup,
@@ -86,7 +88,7 @@ pub struct Spec {
     /// How running nodes are changed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub changes: Changes,
-    /// Snapshots of etcd.
+    /// Backups of etcd. Left out: none are made, and `apply` saves a snapshot next to the file before it removes or upgrades a member of etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,
     /// Where the Kubernetes API is reached, if not at the VIP or the first control plane node: `https://HOST:6443`.

@@ -39,7 +39,7 @@ pub use maintenance::Maintenance;
 pub use power::{Reboot, Reset};
 pub use probe::{Probe, probe};
 pub use services::Lines;
-pub use snapshot::{NotSound, Snapshot, check_snapshot};
+pub use snapshot::{NotSound, Snapshot, SnapshotCheck, check_snapshot};
 pub use tls::Credentials;
 pub use types::{
     Address, Applied, ApplyMode, Disk, Extension, Link, MachineStatus, Service, Stage, UnmetCondition,

@@ -41,24 +41,34 @@ pub enum NotSound {
     Checksum,
 }
 
-/// Digests what comes, except for the last bytes, which may be the digest itself.
-#[derive(Default)]
-struct Check {
+/// Checks a snapshot while it passes. Digests what comes, except for the last bytes, which may be the digest itself.
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotCheck {
     hash: Sha256,
     tail: Vec<u8>,
     bytes: u64,
 }
 
-impl Check {
-    fn take(&mut self, bytes: &[u8]) {
+impl SnapshotCheck {
+    /// The next bytes.
+    pub fn take(&mut self, bytes: &[u8]) {
         self.bytes += u64::try_from(bytes.len()).unwrap_or(0);
-        self.tail.extend_from_slice(bytes);
-        let done = self.tail.len().saturating_sub(DIGEST);
-        self.hash.update(self.tail.get(..done).unwrap_or_default());
-        self.tail.drain(..done);
+        // All but the last bytes of both together: first of those that were held back, then of the new ones.
+        let done = (self.tail.len() + bytes.len()).saturating_sub(DIGEST);
+        let held = done.min(self.tail.len());
+        let new = done - held;
+        self.hash.update(self.tail.get(..held).unwrap_or_default());
+        self.hash.update(bytes.get(..new).unwrap_or_default());
+        self.tail.drain(..held);
+        self.tail.extend_from_slice(bytes.get(new..).unwrap_or_default());
     }
 
-    fn end(self) -> std::result::Result<Snapshot, NotSound> {
+    /// What passed, now that nothing more comes.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not a snapshot.
+    pub fn end(self) -> std::result::Result<Snapshot, NotSound> {
         let digest = u64::try_from(DIGEST).unwrap_or(0);
         if self.bytes <= digest || self.bytes % PAGE != digest {
             return Err(NotSound::Shape);
@@ -77,7 +87,7 @@ impl Check {
 ///
 /// When it cannot be read; the error's source is a [`NotSound`] when it could, but is not sound.
 pub async fn check_snapshot(mut from: impl AsyncRead + Unpin) -> io::Result<Snapshot> {
-    let mut check = Check::default();
+    let mut check = SnapshotCheck::default();
     let mut chunk = vec![0; CHUNK];
     loop {
         let count = from.read(&mut chunk).await?;
@@ -101,7 +111,7 @@ impl Machine {
         let request = wire::EtcdSnapshotRequest {};
         let answer = self.api.limited(attempt, WORK, self.api.services().etcd_snapshot(request)).await?;
         let mut stream = answer.into_inner();
-        let mut check = Check::default();
+        let mut check = SnapshotCheck::default();
         while let Some(data) = self.api.limited(attempt, WORK, stream.message()).await? {
             check.take(&data.bytes);
             to.write_all(&data.bytes).await.map_err(|e| failed(format!("it could not be written: {e}")))?;
@@ -186,6 +196,16 @@ pub(crate) mod tests {
         let digest = Sha256::digest(&bytes);
         bytes.extend_from_slice(&digest);
         bytes
+    }
+
+    #[test]
+    fn the_pieces_of_a_snapshot_may_have_any_size() {
+        let whole = sample(3);
+        for size in [1, 7, 31, 32, 33, 500, whole.len()] {
+            let mut check = SnapshotCheck::default();
+            whole.chunks(size).for_each(|piece| check.take(piece));
+            assert_eq!(check.end().map(|found| found.bytes), Ok(3 * 512 + 32), "in pieces of {size}");
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! The command line. Doc comments here are the help texts.
 
+mod backup;
 mod examples;
 mod file;
 #[cfg(feature = "lab")]
@@ -15,6 +16,7 @@ use model::allowed::Allowed;
 
 use crate::secret_command::Commands;
 
+pub use backup::{BackupCommand, GetArgs, PruneArgs, VerifyArgs};
 pub use file::{FileArgs, ImportArgs, InitArgs, ManArgs};
 #[cfg(feature = "lab")]
 pub use lab::{
@@ -167,6 +169,9 @@ pub enum Command {
     /// Manage the cluster's secrets, which you must keep.
     #[command(subcommand, after_help = examples::SECRETS)]
     Secrets(SecretsCommand),
+    /// Make, list, read, verify and delete backups of etcd.
+    #[command(subcommand, after_help = examples::BACKUP)]
+    Backup(BackupCommand),
     /// Print the JSON Schema of the cluster file, for editors.
     #[command(after_help = examples::SCHEMA)]
     Schema,

@@ -1,5 +1,6 @@
 //! One file per command. Each reads as a table of contents: load, look, plan, do, show.
 
+mod backup;
 mod change;
 mod credentials;
 mod doctor;
@@ -45,6 +46,7 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Import(args) => import::import(&args, &printer),
         Command::Render(args) => render::render(&global, &args, &printer),
         Command::Secrets(command) => secrets::secrets(&global, command, &printer).await,
+        Command::Backup(command) => backup::backup(&global, command, &printer).await,
         Command::Schema => Ok(offline::schema(&printer)),
         Command::Explain { code } => explain::explain(code.as_deref(), &printer),
         Command::Completions { shell } => Ok(manual::completions(shell, &printer)),

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use engine::files::remove_abandoned;
 use engine::lease::Operator;
-use engine::secrets::{self, AtRest, Kept, write_private};
+use engine::secrets::{self, AtRest, Identity, Kept, write_private};
 use model::mark::Mark;
 use talos::secrets::Bundle;
 use uuid::Uuid;
@@ -114,6 +114,11 @@ impl Place {
 
     /// The bundle with how it lies on the disk. An identity is only asked for when there is something to open.
     pub fn kept(&self) -> Result<Option<Kept>, Problem> {
+        Ok(self.opened()?.map(|(kept, _)| kept))
+    }
+
+    /// The same, with the identity that opened it. A plain bundle needs none.
+    pub fn opened(&self) -> Result<Option<(Kept, Option<Identity>)>, Problem> {
         let (encrypted, plain) = (self.bundle_path(false), self.bundle_path(true));
         match (encrypted.exists(), plain.exists()) {
             (false, false) => Ok(None),
@@ -122,13 +127,17 @@ impl Place {
                 format!("there are two bundles: {} and {}", encrypted.display(), plain.display()),
             )
             .hint("move the one that does not belong to the cluster to another folder")),
-            (false, true) => secrets::load(&plain, None).map_err(|e| Problem::from(&e)),
+            (false, true) => {
+                let kept = secrets::load(&plain, None).map_err(|e| Problem::from(&e))?;
+                Ok(kept.map(|kept| (kept, None)))
+            }
             (true, false) => {
                 let identity = self.identity.read()?.ok_or_else(|| {
                     let what = format!("there is no identity to decrypt the bundle {}", encrypted.display());
                     Problem::new(Exit::Secrets, what).hint(self.identity.hint())
                 })?;
-                secrets::load(&encrypted, Some(&identity)).map_err(|e| Problem::from(&e))
+                let kept = secrets::load(&encrypted, Some(&identity)).map_err(|e| Problem::from(&e))?;
+                Ok(kept.map(|kept| (kept, Some(identity))))
             }
         }
     }

@@ -8,6 +8,7 @@
 //!
 //! A reader that went away is no reason to stop in the middle of an apply, so errors of writing are dropped here.
 
+pub mod backup;
 pub mod changed;
 mod cordons;
 pub mod diagnostics;
@@ -30,6 +31,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::import::Imported;
+use engine::backup::{Backups, Entry, Name, Prunable, Seen, Verified};
 use engine::doctor::Finding;
 use model::blueprint::Blueprint;
 use model::diagnostic::{Diagnostic, Source};
@@ -188,19 +190,33 @@ impl Printer {
     }
 
     /// How the cluster is.
-    pub fn status(&self, blueprint: &Blueprint, observed: &Observed, plan: &Plan) {
+    pub fn status(&self, blueprint: &Blueprint, observed: &Observed, plan: &Plan, backup: Option<&Seen>) {
         if self.settings.json {
-            self.data(&status::json(blueprint, observed, plan));
+            let document = status::json(blueprint, observed, plan);
+            match backup.map(backup::seen_json) {
+                Some(backup) => self.data(&status::WithBackup { document, backup }),
+                None => self.data(&document),
+            }
         } else {
             let (observed, plan) = (harmless::data(observed), harmless::data(plan));
-            self.to_window(|w, ink| status::human(w, ink, blueprint, &observed, &plan));
+            self.to_window(|w, ink| {
+                status::human(w, ink, blueprint, &observed, &plan)?;
+                backup.map_or(Ok(()), |seen| backup::line(w, ink, seen))
+            });
         }
     }
 
     /// How the cluster is, or why that is not known, again and again, with a last line of its own. In a window each page takes
     /// the place of the one before and is as tall as the window, which may have `size` now; elsewhere a line is left free
     /// between two.
-    pub fn watched(&self, seen: Watched<'_>, size: Option<(usize, usize)>, first: bool, last: &str) {
+    pub fn watched(
+        &self,
+        seen: Watched<'_>,
+        backup: Option<&Seen>,
+        size: Option<(usize, usize)>,
+        first: bool,
+        last: &str,
+    ) {
         let mut settings = self.settings;
         (settings.width, settings.height) = size.unwrap_or((settings.width, settings.height));
         let sized = Self { settings, ..self.clone() };
@@ -209,7 +225,7 @@ impl Printer {
                 self.to_out(|w, _| writeln!(w));
             }
             return match seen {
-                Ok((blueprint, observed, plan)) => self.status(blueprint, observed, plan),
+                Ok((blueprint, observed, plan)) => self.status(blueprint, observed, plan, backup),
                 Err(problem) => self.problem(problem),
             };
         }
@@ -221,8 +237,9 @@ impl Printer {
                 match &seen {
                     // Of the window, the last line and the one of the cursor are taken.
                     Ok((blueprint, observed, plan)) => {
-                        let room = settings.height.saturating_sub(2);
+                        let room = settings.height.saturating_sub(2 + usize::from(backup.is_some()));
                         status::within(w, ink, (blueprint, observed, plan), room)?;
+                        backup.map_or(Ok(()), |seen| backup::line(w, ink, seen))?;
                     }
                     Err(problem) => error::human(w, ink, problem)?,
                 }
@@ -239,6 +256,53 @@ impl Printer {
             self.data(&findings::json(caller, found));
         } else {
             self.to_window(|w, ink| findings::human(w, ink, caller, found));
+        }
+    }
+
+    /// The backups of a cluster.
+    pub fn backups(&self, backups: &Backups, entries: &[Entry]) {
+        if self.settings.json {
+            let entries: Vec<serde_json::Value> = entries.iter().map(backup::entry).collect();
+            self.data(&serde_json::json!({ "folder": backups.folder(), "backups": entries }));
+        } else {
+            self.to_window(|w, ink| backup::list(w, ink, backups.folder(), entries));
+        }
+    }
+
+    /// A backup that was just made.
+    pub fn backup_made(&self, backups: &Backups, entry: &Entry) {
+        if self.settings.json {
+            self.data(&serde_json::json!({ "folder": backups.folder(), "backup": backup::entry(entry) }));
+        } else {
+            let recipients = backups.recipients().len();
+            self.to_window(|w, ink| backup::made(w, ink, backups.folder(), recipients, entry));
+        }
+    }
+
+    /// A backup that was found sound.
+    pub fn backup_verified(&self, verified: &Verified) {
+        if self.settings.json {
+            self.data(&backup::sound_json(verified));
+        } else {
+            self.to_window(|w, ink| backup::sound(w, ink, verified));
+        }
+    }
+
+    /// A backup that was not found sound.
+    pub fn backup_damaged(&self, name: &Name, problem: &Problem) {
+        if self.settings.json {
+            self.data(&backup::damaged_json(name, problem));
+        } else {
+            self.to_window(|w, ink| backup::damaged(w, ink, name, problem));
+        }
+    }
+
+    /// Backups that would be deleted, or were.
+    pub fn prunable(&self, found: &Prunable, deleted: bool) {
+        if self.settings.json {
+            self.data(&backup::prunable_json(found, deleted));
+        } else {
+            self.to_window(|w, ink| backup::prunable(w, ink, found));
         }
     }
 

@@ -3,7 +3,7 @@
 //! A snapshot is written under a temporary name, flushed, and gets its own name only once it was found sound. So a file without
 //! `.new` at its end is whole.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use tokio::io::AsyncWrite;
 
 use super::{NewSnapshot, SnapshotOf, SnapshotStore};
 use crate::error::{Error, Kind, Result};
+use crate::files;
 use crate::secrets::{self, AtRest};
 
 /// With this ends the name of a snapshot that is being written.
@@ -67,11 +68,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
+    files::create_private_folder(folder)?;
     std::fs::write(folder.join(".gitignore"), "*\n")
 }
 
@@ -169,10 +166,12 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+    use crate::snapshots::Facts;
 
     fn of() -> SnapshotOf {
         let at = "2026-03-01T10:00:00Z".parse().unwrap();
-        SnapshotOf { cluster: "home".to_owned(), node: "home-control-1".to_owned(), at }
+        let (cluster, node) = ("home".to_owned(), "home-control-1".to_owned());
+        SnapshotOf { cluster, node, at, facts: Facts::default() }
     }
 
     fn names(folder: &Path) -> Vec<String> {

@@ -6,6 +6,7 @@
 
 mod any_file;
 mod audit;
+mod backups;
 mod bring_up;
 mod causes;
 mod client;

@@ -2,17 +2,12 @@
 
 use crate::diagnostic::{Diagnostic, Path, codes};
 use crate::forms;
-use crate::spec::{Reference, Spec};
+use crate::spec::{Backup, Reference, Spec};
 
 pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
     manifests(spec, found);
-    // Nothing that the file asks for is left out without a word. A key goes from here when it is implemented.
-    if spec.backup.is_some() {
-        let message = "this version does not implement `backup`: it makes no backups";
-        let problem = Diagnostic::error(codes::NOT_IMPLEMENTED, message).at_key(Path::of(&["backup"]), "");
-        found.push(
-            problem.help("take it out of the file, and save snapshots with `talosctl etcd snapshot FILE`"),
-        );
+    if let Some(backup) = &spec.backup {
+        backups(backup, found);
     }
     if let Some(gitops) = &spec.gitops {
         let path = |key: &str| Path::of(&["gitops", key]);
@@ -31,6 +26,36 @@ pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
                 found.push(bad_namespace(name, path(key)));
             }
         }
+    }
+}
+
+fn backups(backup: &Backup, found: &mut Vec<Diagnostic>) {
+    let path = |key: &str| Path::of(&["backup", key]);
+    // Nothing that the file asks for is left out without a word. A key goes from here when it is implemented.
+    if backup.schedule.is_some() {
+        let message =
+            "this version does not implement `backup.schedule`: the cluster makes no backups by itself";
+        let problem = Diagnostic::error(codes::NOT_IMPLEMENTED, message).at_key(path("schedule"), "");
+        found.push(
+            problem.help(
+                "take it out of the file, and run `talosmith backup create` from cron or a systemd timer",
+            ),
+        );
+    }
+    for (index, text) in
+        backup.recipients.iter().enumerate().filter(|(_, text)| !forms::is_age_recipient(text))
+    {
+        let path = path("recipients").index(index);
+        // The value may be a secret key, so it is not repeated.
+        let (code, message) = match text.trim().to_ascii_uppercase().starts_with("AGE-SECRET-KEY-") {
+            true => (codes::SECRET_IN_FILE, "this is the secret key of an age identity".to_owned()),
+            false => (codes::BAD_RECIPIENT, format!("`{path}` is not an age public key")),
+        };
+        found.push(
+            Diagnostic::error(code, message)
+                .at(path, "")
+                .help("write the public key, which starts with `age1`; `age-keygen -y FILE` prints it"),
+        );
     }
 }
 

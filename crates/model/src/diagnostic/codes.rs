@@ -85,7 +85,7 @@ codes! {
         bad "changes: { force_drain: true }\n" good "changes: { drain_timeout: 10m }\n"
     NOT_IMPLEMENTED "TS0107" "A key that this version does not implement"
         "The key has its place in the file, and this version of Talosmith does not do what it asks for. It is an error rather than a key without an effect: a backup that is never made is noticed when it is needed."
-        bad "backup: { folder: backups }\n" good "cluster: home\n"
+        bad "backup: { schedule: \"0 3 * * *\" }\n" good "backup: { folder: backups }\n"
 
     BAD_NAME "TS0201" "Not a usable name"
         "Names become VM names, host names and Kubernetes node names, so they are made of lower case letters, digits and `-`, start and end with a letter or digit, and have 63 characters at most. The names of Proxmox hosts may have capital letters."
@@ -153,6 +153,9 @@ codes! {
     UNKNOWN_TIME_ZONE "TS0222" "A time zone that this machine does not know"
         "A maintenance window is in a time zone that is given by name, and the time zone database of the machine that runs Talosmith does not have it, or there is none. `validate` only warns of it, because a file may be checked on another machine than the one that applies it; commands that need to know whether the window is open stop."
         bad "" good "changes: { window: { from: \"22:00\", to: \"04:00\", time_zone: \"+01:00\" } }\n"
+    BAD_RECIPIENT "TS0223" "Not a usable recipient"
+        "Backups are encrypted with age to public keys. A public key starts with `age1` and has 62 characters; `age-keygen` prints it when it creates an identity, and `age-keygen -y FILE` prints it again. Plugins, SSH keys and passphrases are not supported."
+        bad "backup: { recipients: [alice] }\n" good "backup: { recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj] }\n"
 
     BAD_VERSION "TS0301" "Not a version"
         "A version has three numbers, with or without a leading `v`, and perhaps a pre-release: `v1.13.9`, `1.14.0-rc.1`."

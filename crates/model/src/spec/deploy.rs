@@ -1,12 +1,10 @@
-//! What comes after Kubernetes answers: manifests, GitOps; and how etcd is saved.
+//! What comes after Kubernetes answers: manifests and GitOps.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use super::is_default;
 
 /// Keys of a Talos configuration whose value is a secret, from the top.
 pub(crate) const PATCH_SECRETS: &[&[&str]] = &[
@@ -154,33 +152,4 @@ fn default_revision() -> String {
 
 fn default_path() -> String {
     ".".to_owned()
-}
-
-/// Snapshots of etcd.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Backup {
-    /// Folder that snapshots are written to.
-    #[serde(default = "default_folder")]
-    pub folder: String,
-    /// How many to keep; 0 keeps all.
-    #[serde(default = "default_keep")]
-    pub keep: u32,
-    /// Write them as they are. Left out: encrypted like the secrets bundle, because a snapshot holds every secret.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub plain: bool,
-}
-
-impl Default for Backup {
-    fn default() -> Self {
-        Self { folder: default_folder(), keep: default_keep(), plain: false }
-    }
-}
-
-fn default_folder() -> String {
-    "backups".to_owned()
-}
-
-fn default_keep() -> u32 {
-    7
 }

@@ -163,6 +163,33 @@ pub const SECRETS: &str = "Examples:
   talosmith secrets export -o secrets.yaml
   talosmith secrets recipients --add age1qqqq";
 
+pub const BACKUP: &str = "Examples:
+  talosmith backup create
+  talosmith backup list
+  talosmith backup verify --all
+  talosmith backup prune";
+
+pub const BACKUP_CREATE: &str = "Examples:
+  talosmith backup create
+  talosmith backup create --json";
+
+pub const BACKUP_LIST: &str = "Examples:
+  talosmith backup list
+  talosmith backup list --json";
+
+pub const BACKUP_GET: &str = "Examples:
+  talosmith backup get -o etcd.snapshot
+  talosmith backup get 2026-11-18T03:00:00Z -o etcd.snapshot";
+
+pub const BACKUP_VERIFY: &str = "Examples:
+  talosmith backup verify
+  talosmith backup verify 2026-11-18T03:00:00Z
+  talosmith backup verify --all";
+
+pub const BACKUP_PRUNE: &str = "Examples:
+  talosmith backup prune
+  talosmith backup prune --yes --json";
+
 pub const SECRETS_NEW: &str = "Examples:
   talosmith secrets new
   talosmith secrets new --recipient age1qqqq";

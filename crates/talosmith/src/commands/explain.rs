@@ -14,6 +14,27 @@ const FAILURES: &[(&str, &str)] = &[
         "The connection broke after a change was sent, so it is unknown whether it happened. Run the command again: it observes first.",
     ),
     (
+        "backup-closed",
+        "The identity here does not open a backup: it was encrypted to other recipients. Name the file with the identity of one of them with TALOSMITH_IDENTITY.",
+    ),
+    (
+        "backup-damaged",
+        "A backup was read and is not what was written: its checksum, its card or its copy of the secrets bundle does not fit. It was not deleted. Use another one.",
+    ),
+    ("backup-missing", "There is no such backup. `talosmith backup list` lists them."),
+    (
+        "backup-no-recipients",
+        "No one could open a backup, so none was made: the secrets bundle is not encrypted, and `backup.recipients` of the file is empty. Add an age public key there.",
+    ),
+    (
+        "backup-store",
+        "The folder of the backups could not be read or written: it is full, read-only, or not mounted. Nothing was deleted, and no incomplete backup is left.",
+    ),
+    (
+        "backup-unverified",
+        "No backup of the cluster was verified, so `backup prune` deletes none. `talosmith backup verify --all` verifies them.",
+    ),
+    (
         "busy",
         "Another operator is changing the cluster. `status` names the lease holder; `--take-over` waits until that run has stopped.",
     ),

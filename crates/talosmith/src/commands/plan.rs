@@ -14,6 +14,9 @@ use crate::args::{Global, PlanArgs, StatusArgs};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem, Verb};
 
+/// How long `status` waits for the folder of the backups, once the cluster has answered.
+const BACKUP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Shows what `apply` would do.
 pub async fn plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result<Exit, Problem> {
     ended(try_plan(global, args, printer).await)
@@ -80,10 +83,26 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
+    let backups = match setup.loaded.spec.backup {
+        Some(_) => Some(setup.backups(outside.systems.clock.clone())?),
+        None => None,
+    };
+    // The folder is asked while the cluster is. The time of the lab stands still while nothing happens in it.
+    let limit = setup.lab.is_none().then_some(BACKUP_TIMEOUT);
+    let look = || async {
+        let seen = backups.as_ref().map(|backups| backups.look(limit));
+        let snapshot = setup.refresh(&session, printer).await;
+        let seen = match seen {
+            Some(seen) => Some(seen.await),
+            None => None,
+        };
+        (snapshot, seen)
+    };
     if !args.watch {
-        let snapshot = setup.refresh(&session, printer).await?;
+        let (snapshot, backup) = look().await;
+        let snapshot = snapshot?;
         let plan = snapshot.plan();
-        printer.status(&snapshot.blueprint, &snapshot.observed, &plan);
+        printer.status(&snapshot.blueprint, &snapshot.observed, &plan, backup.as_ref());
         let rejected = rejected_token(&snapshot.observed, &plan, printer);
         return Ok(if rejected { Exit::Input } else { Exit::Done });
     }
@@ -91,17 +110,17 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
     // A person who watches has a real clock.
     let clock = Clock::real();
     loop {
-        let seen = setup.refresh(&session, printer).await;
+        let (seen, backup) = look().await;
         let now = outside.systems.clock.now().strftime("%H:%M:%S UTC");
         let last = format!("{now}; again every {} s, until Ctrl-C.", args.every);
         match seen {
             Ok(snapshot) => {
                 let all = (&*snapshot.blueprint, &*snapshot.observed, &snapshot.plan());
-                printer.watched(Ok(all), crate::window(), first, &last);
+                printer.watched(Ok(all), backup.as_ref(), crate::window(), first, &last);
             }
             // Proxmox may be away for a moment, and comes back.
             Err(Wrong::Problem(problem)) if !first => {
-                printer.watched(Err(&problem), crate::window(), first, &last);
+                printer.watched(Err(&problem), None, crate::window(), first, &last);
             }
             Err(wrong) => return Err(wrong),
         }

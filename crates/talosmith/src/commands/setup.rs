@@ -1,20 +1,23 @@
 //! What commands have in common: the file, the folders, the systems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use engine::secrets::AtRest;
+use ambient::Clock;
+use engine::backup::Backups;
+use engine::secrets::{AtRest, Identity, Kept};
 use engine::session::ObserveError;
-use engine::snapshots::SnapshotFolder;
+use engine::snapshots::{SnapshotFolder, SnapshotStore};
 use engine::{Session, Snapshot};
 use model::attachments::Attachments;
 use model::diagnostic::{Diagnostic, Source};
 use model::load::{Loaded, MAX_BYTES, load};
 use model::observed::Observed;
 use model::plan::{Plan, RefusalCode};
+use model::spec::Backup;
 use secrecy::SecretString;
 
 use crate::args::Global;
@@ -24,6 +27,9 @@ use crate::outside::{self, Administrator, Outside};
 use crate::place::Place;
 use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
+
+/// Where snapshots of etcd are kept that are no backups.
+const SNAPSHOTS: &str = "backups";
 
 /// How a command ends when the file is wrong: everything was shown already.
 pub enum Wrong {
@@ -49,7 +55,12 @@ pub struct Setup {
     pub lab: Option<u64>,
     /// Whether commands may be run.
     pub commands: Commands,
+    /// The backups, once the bundle was opened for them.
+    backups: OnceLock<Backups>,
 }
+
+/// A bundle, with the identity that opened it.
+type Opened = (Kept, Option<Identity>);
 
 /// Reads and checks the file. Everything that is wrong with it is printed at once; warnings are printed, too.
 pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
@@ -153,7 +164,7 @@ impl Setup {
         };
         let lab = global.seed_of_lab();
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
-        Self { loaded, folder, place, lab, commands: global.commands() }
+        Self { loaded, folder, place, lab, commands: global.commands(), backups: OnceLock::new() }
     }
 
     /// The files that the cluster file points to.
@@ -164,7 +175,8 @@ impl Setup {
     /// A session with the cluster.
     pub fn session(&self, outside: &Outside, printer: &Printer) -> Result<Session, Wrong> {
         let attachments = self.attachments(printer)?;
-        let bundle = self.place.load_bundle()?;
+        let opened = self.place.opened()?;
+        let bundle = opened.as_ref().map(|(kept, _)| kept.bundle.clone());
         let session = Session::new(outside.systems.clone(), self.loaded.spec.clone(), bundle)
             .with_bundle_at(&self.place.bundle_at());
         let (folder, in_lab, commands) = (self.folder.clone(), self.lab.is_some(), self.commands);
@@ -188,8 +200,8 @@ impl Setup {
             .with_attachments(attachments)
             .with_references(Arc::new(references))
             .with_local(Arc::new(self.local()));
-        Ok(match self.snapshots()? {
-            Some(snapshots) => session.with_snapshots(Arc::new(snapshots)),
+        Ok(match opened {
+            Some(opened) => session.with_snapshots(self.snapshots(opened, &outside.systems.clock)?),
             None => session,
         })
     }
@@ -199,13 +211,59 @@ impl Setup {
         Local::new(&self.folder, self.commands, self.lab.is_some())
     }
 
-    /// Where snapshots of etcd are kept: where the file says, else beside it. Those of the lab are with the lab.
-    fn snapshots(&self) -> Result<Option<SnapshotFolder>, Problem> {
-        let backup = self.loaded.spec.backup.clone().unwrap_or_default();
-        let Some(kept) = self.place.kept()? else { return Ok(None) };
-        let at_rest = if backup.plain { AtRest::Plain } else { kept.at_rest };
-        let folder = if self.lab.is_some() { self.place.folder() } else { &self.folder };
-        Ok(Some(SnapshotFolder::at(folder.join(backup.folder), at_rest)))
+    /// Where snapshots of etcd are kept: as backups, where the file has a place for them, else beside it.
+    fn snapshots(&self, opened: Opened, clock: &Clock) -> Result<Arc<dyn SnapshotStore>, Problem> {
+        Ok(match &self.loaded.spec.backup {
+            Some(section) => Arc::new(self.backups_of(section, Some(opened), clock.clone())?),
+            None => Arc::new(SnapshotFolder::at(self.kept_in(SNAPSHOTS), opened.0.at_rest)),
+        })
+    }
+
+    /// A folder as the file means it. Those of the lab are with the lab.
+    fn kept_in(&self, folder: &str) -> PathBuf {
+        if self.lab.is_some() { self.place.folder().join(folder) } else { self.folder.join(folder) }
+    }
+
+    /// The backups of the cluster. Those of a session are the same: an identity that a command prints is asked for once.
+    pub fn backups(&self, clock: Clock) -> Result<Backups, Problem> {
+        let section = self.backup_section()?;
+        match self.backups.get() {
+            Some(known) => Ok(known.clone()),
+            None => self.backups_of(section, self.place.opened()?, clock),
+        }
+    }
+
+    /// What the file says about backups.
+    pub fn backup_section(&self) -> Result<&Backup, Problem> {
+        self.loaded.spec.backup.as_ref().ok_or_else(|| {
+            Problem::new(Exit::Input, "the file has no `backup` section, so there is no place for backups")
+                .hint("add `backup: { folder: backups }` to the file")
+        })
+    }
+
+    fn backups_of(&self, section: &Backup, opened: Option<Opened>, clock: Clock) -> Result<Backups, Problem> {
+        // In the lab, a folder anywhere else would mix with that of the real cluster.
+        let folder = match self.lab {
+            Some(_) => self.kept_in(SNAPSHOTS),
+            None => self.kept_in(&section.folder),
+        };
+        let backups = Backups::at(&folder, &self.loaded.spec.cluster, clock);
+        let Some((kept, identity)) = opened else {
+            return Ok(backups.with_identity(self.place.identity().read()?));
+        };
+        let identity = match identity {
+            Some(identity) => Some(identity),
+            None => self.place.identity().read()?,
+        };
+        let mut recipients = match &kept.at_rest {
+            AtRest::Encrypted(recipients) => recipients.clone(),
+            AtRest::Plain => vec![],
+        };
+        recipients.extend(section.recipients.iter().cloned());
+        let mut once = BTreeSet::new();
+        recipients.retain(|one| once.insert(one.clone()));
+        let backups = backups.with_bundle(kept, recipients).with_identity(identity);
+        Ok(self.backups.get_or_init(|| backups).clone())
     }
 
     /// Shows problems of the file.

@@ -532,6 +532,14 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
+/// The same with what is known of backups.
+#[derive(Serialize)]
+pub struct WithBackup<T> {
+    #[serde(flatten)]
+    pub document: T,
+    pub backup: serde_json::Value,
+}
+
 /// For programs: what was seen, and the blueprint it is held against.
 #[must_use]
 pub fn json<'a>(

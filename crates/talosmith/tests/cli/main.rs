@@ -6,6 +6,7 @@
 
 mod a_served_lab;
 mod attached;
+mod backups;
 mod bundles;
 mod canaries;
 mod files;

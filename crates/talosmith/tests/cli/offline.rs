@@ -157,13 +157,17 @@ fn credentials_have_the_role_and_the_time_that_was_asked_for() {
 
 #[test]
 fn first_use_24_what_this_version_does_not_implement_is_named_with_its_line() {
-    let shell = Shell::with(&format!("{HOME}backup: {{ folder: backups }}\n"));
+    let shell = Shell::with(&format!("{HOME}backup: {{ schedule: '0 3 * * *' }}\n"));
     let line = HOME.lines().count() + 1;
     for command in ["validate", "plan --lab", "apply --lab --yes"] {
         let ran = shell.run(command);
         assert_eq!(ran.code, Some(3), "{command}: {}", ran.all());
-        assert!(ran.err.contains("TS0107") && ran.err.contains("`backup`"), "{command}: {}", ran.err);
-        assert!(ran.err.contains(&format!("cluster.yaml:{line}:1")), "{command}: {}", ran.err);
+        assert!(
+            ran.err.contains("TS0107") && ran.err.contains("`backup.schedule`"),
+            "{command}: {}",
+            ran.err
+        );
+        assert!(ran.err.contains(&format!("cluster.yaml:{line}:11")), "{command}: {}", ran.err);
     }
 }
 

@@ -58,7 +58,7 @@ pub fn show(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, plan: &Plan,
         return;
     }
     printer.say("");
-    printer.status(&snapshot.blueprint, &snapshot.observed, plan);
+    printer.status(&snapshot.blueprint, &snapshot.observed, plan, None);
     next(global, args, snapshot, !plan.steps.is_empty(), printer);
 }
 
