@@ -475,18 +475,29 @@ async fn a_large_snapshot_needs_little_memory_and_little_time() {
     let gib: usize = std::env::var("GIB").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     let rig = Rig::new();
     // What etcd holds: texts that are alike, with random parts in them.
-    let block: Vec<u8> = (0..(1_usize << 20))
-        .map(|i| if i % 97 < 60 { b"/registry/pods/kube-system/"[i % 27] } else { rand::random() })
-        .collect();
+    let mut seed = 88_172_645_463_325_252_u64;
+    let mut block = move || {
+        let mut block = Vec::with_capacity(1 << 20);
+        while block.len() < 1 << 20 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            block.extend_from_slice(b"/registry/pods/kube-system/coredns-");
+            block.extend_from_slice(&seed.to_le_bytes());
+            block.extend_from_slice(br#"{"managedFields":[{"apiVersion":"v1","fieldsType":"FieldsV1","uid":"#);
+            block.extend_from_slice(&seed.rotate_left(17).wrapping_mul(31).to_le_bytes());
+        }
+        block.truncate(1 << 20);
+        block
+    };
     let mut check = talos_client::SnapshotCheck::default();
     let mut hash = Sha256::new();
     let began = Instant::now();
     let mut new = rig.backups.create(&rig.of(NOON)).await.unwrap();
     let mut spent_on_the_test = Duration::ZERO;
-    for number in 0..gib << 10 {
+    for _ in 0..gib << 10 {
         let own = Instant::now();
-        let mut block = block.clone();
-        block[..8].copy_from_slice(&u64::try_from(number).unwrap().to_le_bytes());
+        let block = block();
         hash.update(&block);
         spent_on_the_test += own.elapsed();
         for piece in block.chunks(32 << 10) {

@@ -110,7 +110,7 @@ impl Watch {
 #[test]
 fn what_was_planted_in_the_bundle_is_seen_nowhere() {
     // A network of its own, so that a served lab of the person who runs the tests is not in the way.
-    let home = HOME.replace("10.25.150.", "10.213.79.");
+    let home = format!("{}backup: {{}}\n", HOME.replace("10.25.150.", "10.213.79."));
     let bundle = bundle();
     let mut watch = Watch { shell: Shell::with(&home), canaries: canaries(&bundle), tried: Vec::new() };
     watch.shell.write("plain.yaml", &bundle);
@@ -163,6 +163,16 @@ fn what_was_planted_in_the_bundle_is_seen_nowhere() {
         "render -o shown --redact",
         "render -o hidden",
         "render -o hidden --json",
+        "backup create",
+        "backup create --json",
+        "backup list",
+        "backup list --json",
+        "backup get -o hidden/etcd.db",
+        "backup get nonsense -o hidden/other.db --json",
+        "backup verify --all",
+        "backup verify --json",
+        "backup prune --yes",
+        "backup prune --yes --json",
         "kubeconfig",
         "talosconfig",
         "secrets export -o hidden/plain.yaml",
