@@ -263,7 +263,7 @@ async fn behind(context: &Context, node: &Node, machine: &Seen) -> Option<Unmet>
 /// Whether Kubernetes has not heard from this boot of the machine yet. One that it heard from before may be called ready for a while.
 async fn unheard(node: &Node, machine: &Seen, kubernetes: &Kubernetes) -> Option<Unmet> {
     let Ok(nodes) = kubernetes.nodes().await else {
-        return Some(Unmet::new("waits for Kubernetes to answer").coded("kubernetes"));
+        return Some(Unmet::new("waiting for the Kubernetes API").coded("kubernetes"));
     };
     let heard = nodes.get(&node.name).and_then(|node| node.boot_id.as_ref());
     (heard != machine.boot_id.as_ref()).then(|| Unmet::new("its kubelet has not reported since it booted"))

@@ -217,7 +217,7 @@ pub(super) fn processors(blueprint: &Blueprint, observed: &Observed) -> Vec<Refu
                 "{} asks for {} cores, and {host} has {has} CPUs: Proxmox would not start it",
                 node.name, node.cores
             ),
-            hint: "give it fewer cores (`cores` of its size or pool), or another host".to_owned(),
+            hint: "give it fewer cores (`cpu` of its size or pool), or another host".to_owned(),
         })
     };
     to_create(blueprint, &observed.proxmox).filter_map(too_many).collect()

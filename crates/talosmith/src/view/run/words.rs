@@ -3,7 +3,7 @@
 use model::step::Action;
 
 /// After the first wish to stop.
-pub const STOPPING: &str = "Stopping: what is being changed is finished first; Ctrl-C again stops at once.";
+pub const STOPPING: &str = "Stopping after the current steps. Press Ctrl-C again to stop immediately.";
 
 /// The code of what was not done when the time that `--timeout` gives was over.
 pub const LATE: &str = "timeout";
