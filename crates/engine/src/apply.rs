@@ -272,6 +272,7 @@ type Ended = (StepId, Option<Result<Done>>);
 
 impl<'a> Dispatcher<'a> {
     fn new(run: &Run<'a>, context: Arc<Context>, plan: &Plan) -> Self {
+        context.permits.state().order = plan.units.iter().map(|unit| unit.id.clone()).collect();
         Self {
             emitter: run.emitter,
             systems: run.systems,

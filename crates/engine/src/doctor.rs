@@ -377,10 +377,10 @@ async fn hosts(systems: &Systems, survey: &Survey, spec: &Spec) -> Vec<Finding> 
         let Ok(time) = time else { continue };
         let ahead = time - systems.clock.now().as_second();
         found.push(if ahead.abs() <= CLOCK_TOLERANCE {
-            Finding::ok(what, format!("{} s from ours", ahead.abs()))
+            Finding::ok(what, format!("{} s from this computer", ahead.abs()))
         } else {
             let word = if ahead > 0 { "ahead of" } else { "behind" };
-            let detail = format!("{} s {word} ours; machines take their time from it", ahead.abs());
+            let detail = format!("{} s {word} this computer; VMs start with the host's clock", ahead.abs());
             Finding::warning(
                 what,
                 detail,
@@ -616,7 +616,7 @@ async fn bridges(systems: &Systems, nodes: &[&Node]) -> Vec<Finding> {
                 Err(error) => return not_asked(what, error),
             };
             if networks.iter().any(|network| network.iface == bridge) {
-                return Finding::ok(what, "there");
+                return Finding::ok(what, "exists");
             }
             let detail = "it does not exist, or the token may not use it";
             Finding::error(what, detail, format!("look at {host}, System, Network"))

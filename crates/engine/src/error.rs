@@ -132,7 +132,14 @@ impl Error {
 
 /// What helps against an error of Proxmox: what its client advises, or to look at the task.
 pub(crate) fn hint(error: &pve::Error) -> String {
-    error.hint().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned())
+    let hint =
+        error.hint().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned());
+    match error.kind() {
+        pve::Kind::Unauthenticated { .. } if hint.contains("token") => {
+            format!("{hint}; `talosmith proxmox setup --renew` replaces a token")
+        }
+        _ => hint,
+    }
 }
 
 /// The code of a Proxmox host that cannot be reached.

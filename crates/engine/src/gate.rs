@@ -25,10 +25,13 @@ use crate::error::{Error, Kind, Result};
 use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
 use crate::observe::{etcd, machines};
+use crate::permits::Turn;
 use crate::systems::REQUEST_TIMEOUT;
 
 /// Between two looks at a cluster that is not ready for a disruption.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// How long a unit lets those before it go first, before it looks again.
+const TURN: Duration = Duration::from_millis(500);
 /// How long Talosmith waits for a blocker that may pass. It waits without a limit for its own units.
 const PASSING: SignedDuration = SignedDuration::from_mins(10);
 /// The same, directly before a node goes down whose pods have been evicted.
@@ -86,6 +89,7 @@ async fn wait(
     let clock = &context.systems.clock;
     let mut passing_since = None;
     let mut commands_passed = wish.policy.commands.is_empty();
+    let turn = wish.keep.then(|| Turn::of(&context.permits, &wish.want.unit));
     loop {
         let view = look(context, wish.policy).await;
         let verdict = {
@@ -93,6 +97,8 @@ async fn wait(
             let mut state = context.permits.state();
             let standing = if wish.keep { state.standing() } else { state.beside(&wish.want.node) };
             match gate::judge(wish.policy, &view, &standing, wish.want) {
+                // The plan has an order. A unit before this one looks as often, and goes first.
+                Verdict::Go(_) if wish.keep && state.is_behind(&wish.want.unit) => None,
                 Verdict::Go(permit) if commands_passed => {
                     let permit = Arc::new(permit);
                     if wish.keep {
@@ -100,8 +106,12 @@ async fn wait(
                     }
                     return Ok(permit);
                 }
-                other => other,
+                other => Some(other),
             }
+        };
+        let Some(verdict) = verdict else {
+            clock.sleep(TURN).await;
+            continue;
         };
         let blockers = match verdict {
             Verdict::Go(_) => match conditions::commands(context, &wish.policy.commands, progress).await {
@@ -119,7 +129,11 @@ async fn wait(
         commands_passed = wish.policy.commands.is_empty();
         progress.note(told(&blockers));
         let now = clock.now();
-        match blockers.iter().all(|blocker| context.permits.is_own(blocker)) {
+        let own = blockers.iter().all(|blocker| context.permits.is_own(blocker));
+        if let Some(turn) = &turn {
+            turn.is_next(own);
+        }
+        match own {
             true => passing_since = None,
             false if now.duration_since(*passing_since.get_or_insert(now)) >= wish.limit => {
                 return Err(blockers);

@@ -1,7 +1,7 @@
 //! The permits that the gate gave in this run: two units never count on the same healthy node, and a unit that ends unverified closes the
 //! gate for the rest of the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::gate::{Blocker, Permit, Standing};
@@ -23,6 +23,10 @@ pub(crate) struct Permits {
 pub(crate) struct State {
     /// Of units that have started and not ended.
     pub permits: BTreeMap<UnitId, Arc<Permit>>,
+    /// Units in the order of the plan.
+    pub order: Vec<UnitId>,
+    /// Units at the gate that wait for nothing but their turn, or have not been judged yet.
+    pub queue: BTreeSet<UnitId>,
     /// The unit that ended unverified.
     failed: Option<UnitId>,
     /// What is known of systems that look at themselves only now and then.
@@ -34,6 +38,11 @@ impl State {
     pub(crate) fn standing(&self) -> Standing {
         let in_flight = self.permits.values().map(|permit| permit.request().clone()).collect();
         Standing { in_flight, failed: self.failed.clone() }
+    }
+
+    /// Whether a unit that the plan lists before this one waits for its turn, too.
+    pub(crate) fn is_behind(&self, unit: &UnitId) -> bool {
+        self.order.iter().take_while(|other| *other != unit).any(|other| self.queue.contains(other))
     }
 
     /// The same, without what goes on with one node.
@@ -78,6 +87,35 @@ impl Permits {
     /// Locked: a judgment and the keeping of its result are one thing.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A unit at the gate. However its wait ends, it does not hold up others afterwards.
+pub(crate) struct Turn<'a> {
+    permits: &'a Permits,
+    unit: &'a UnitId,
+}
+
+impl<'a> Turn<'a> {
+    /// The unit waits for its turn.
+    pub(crate) fn of(permits: &'a Permits, unit: &'a UnitId) -> Self {
+        permits.state().queue.insert(unit.clone());
+        Self { permits, unit }
+    }
+
+    /// Whether it waits for nothing but its turn. Others do not wait for what waits for something else.
+    pub(crate) fn is_next(&self, next: bool) {
+        let mut state = self.permits.state();
+        match next {
+            true => state.queue.insert(self.unit.clone()),
+            false => state.queue.remove(self.unit),
+        };
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.permits.state().queue.remove(self.unit);
     }
 }
 

@@ -404,7 +404,11 @@ impl Record {
                 Some(mark) if mark.node == node && !mark.done => Ok(()),
                 Some(mark) => Err(Error::new(
                     Kind::Refused,
-                    format!("etcd was bootstrapped on {} at {}", mark.node, mark.at),
+                    format!(
+                        "etcd was bootstrapped on {} at {}",
+                        mark.node,
+                        mark.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+                    ),
                 )
                 .hint("a second etcd must never be created; `talosmith status` shows the cluster")),
             }

@@ -11,6 +11,7 @@ mod roles;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::blueprint::Inventory;
+use model::mark::Mark;
 use model::rights;
 use model::spec::Spec;
 use pve::{Client, Grant, NewToken, Revocation, StorageDefinition, Token};
@@ -42,6 +43,22 @@ impl Whom {
     fn token_id(&self) -> String {
         format!("{}!{}", self.user, self.token)
     }
+}
+
+/// How many VMs carry the mark of a cluster with this name: nodes, templates and the record.
+///
+/// # Errors
+///
+/// When Proxmox does not list its VMs, or does not show one.
+pub async fn count_vms(systems: &Systems, cluster: &str) -> Result<usize> {
+    let resources = systems.pve.cluster_resources().await.map_err(failed)?;
+    let vms = resources.iter().filter(|resource| resource.kind == "qemu");
+    let mut count = 0;
+    for (host, vmid) in vms.filter_map(|vm| Some((vm.node.as_ref()?, u32::try_from(vm.vmid?).ok()?))) {
+        let config = systems.pve.vm_config(host, vmid).await.map_err(failed)?;
+        count += usize::from(Mark::find(config.description()).is_some_and(|mark| mark.cluster == cluster));
+    }
+    Ok(count)
 }
 
 /// One thing to do.

@@ -85,6 +85,8 @@ use crate::upgrade::Upgrade;
 
 /// How the note about etcd's quorum starts.
 pub const ETCD: &str = "etcd: ";
+/// How a note starts that says who holds the lease.
+pub const LEASE: &str = "lease: ";
 
 /// What must be done, in an order that could be followed one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,6 +210,8 @@ pub enum RefusalCode {
     OtherKeys,
     /// etcd's data is gone, or it cannot be said where etcd was bootstrapped, or a new one would stand beside it.
     Etcd,
+    /// etcd would lose its quorum with a host.
+    Quorum,
     /// Nothing shows that a node that may be replaced is dead.
     NotProven,
     /// The cluster differs from the file in what a cluster that runs does not change.
@@ -282,6 +286,7 @@ fn plan_part(
     refusals.append(&mut found.refusals);
     found.notes.extend(unchecked::notes(blueprint, observed));
     found.notes.extend(etcd(blueprint, observed));
+    found.notes.extend(lease(observed));
     found.notes.extend(preflight::warnings(blueprint, observed));
     found.notes.extend(window(blueprint, allowed).filter(|_| !found.units.is_empty()));
     let mut upgrade = blueprint.upgrade.clone().filter(|upgrade| upgrade.problem.is_none());
@@ -296,6 +301,18 @@ fn window(blueprint: &Blueprint, allowed: &Allowed) -> Option<Note> {
     let window = blueprint.options.changes.window.as_ref().filter(|_| !allowed.outside_window)?;
     let text =
         format!("disruptions start only in the maintenance window ({window}), or with `--now` outside of it");
+    Some(Note { text })
+}
+
+/// Who holds the lease: what that run has not done yet is in this plan too.
+fn lease(observed: &Observed) -> Option<Note> {
+    let record = observed.proxmox.record.as_ref().filter(|record| !record.unreadable)?;
+    let lease = record.state.lease.as_ref()?;
+    let text = format!(
+        "{LEASE}held by {} since {}. Another run may be changing the cluster now; `talosmith status` shows what it works on",
+        lease.holder,
+        lease.since.strftime("%Y-%m-%d %H:%M:%S UTC")
+    );
     Some(Note { text })
 }
 

@@ -51,7 +51,7 @@ pub struct Spec {
     pub proxmox: Proxmox,
     /// The network that the nodes live in.
     pub network: Network,
-    /// The Proxmox hosts that may carry nodes, by name. Left out: every host that is online.
+    /// The Proxmox hosts that may carry nodes, by name. Default: every host that is online.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, Host>,
     /// The Talos image that the nodes boot.
@@ -88,7 +88,7 @@ pub struct Spec {
     /// How running nodes are changed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub changes: Changes,
-    /// Backups of etcd. Left out: none are made, and `apply` saves a snapshot next to the file before it removes or upgrades a member of etcd.
+    /// Backups of etcd. Default: none are made, and `apply` saves a snapshot next to the file before it removes or upgrades a member of etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,
     /// Where the Kubernetes API is reached, if not at the VIP or the first control plane node: `https://HOST:6443`.
@@ -100,7 +100,7 @@ pub struct Spec {
     pub protect: bool,
 }
 
-const CONTRACT: &str = "Configuration contract, {contract}: the Talos release whose defaults machine configs follow. Left out: for a \
+const CONTRACT: &str = "Configuration contract, {contract}: the Talos release whose defaults machine configs follow. Default: for a \
                         new cluster that of `talos`, for one that runs the one that its machine configs follow, so that an upgrade \
                         of Talos changes nothing else.";
 
@@ -115,7 +115,7 @@ pub struct Versions {
     /// Kubernetes version, one that this Talos supports.
     #[schemars(extend("examples" = ["v1.35.4"]))]
     pub kubernetes: String,
-    /// Configuration contract: the Talos release whose defaults new configurations follow ([`crate::releases`]). Left out: that of
+    /// Configuration contract: the Talos release whose defaults new configurations follow ([`crate::releases`]). Default: that of
     /// `talos`.
     #[schemars(description = releases::fill_in(CONTRACT))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,7 +158,7 @@ pub struct Proxmox {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
     /// Where the API token is found, never the token itself: `env:NAME`, `file:PATH` or `cmd:COMMAND`. The token reads
-    /// `USER@REALM!NAME=SECRET`. Left out: `env:PROXMOX_VE_API_TOKEN`.
+    /// `USER@REALM!NAME=SECRET`. Default: `env:PROXMOX_VE_API_TOKEN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["env:PROXMOX_VE_API_TOKEN"]))]
     pub token: Option<String>,
@@ -186,11 +186,11 @@ pub struct Proxmox {
     pub region: Option<String>,
     /// How a new machine proves that it is the VM that Talosmith created, before it receives the cluster's keys. `console`: its
     /// certificate must be the one that Talos prints on the VM's serial console. `uuid`: it claims the VM's SMBIOS UUID, which a
-    /// relay in the network can pass on. Left out: `console` where the token has VM.Console and the VM has a serial port;
+    /// relay in the network can pass on. Default: `console` where the token has VM.Console and the VM has a serial port;
     /// otherwise `uuid`, and the plan warns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// VM id of the cluster record VM, a stopped VM without disks. Left out: it mirrors the VIP.
+    /// VM id of the cluster record VM, a stopped VM without disks. Default: it mirrors the VIP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u32>,
 }
@@ -222,7 +222,7 @@ pub enum Identity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Which datastores to use. Left out: chosen from those that Proxmox has.
+    /// Which datastores to use. Default: chosen from those that Proxmox has.
     #[serde(default, skip_serializing_if = "is_default")]
     pub datastores: Datastores,
     /// Value of the label `topology.kubernetes.io/zone` on the nodes here.
@@ -250,7 +250,7 @@ pub struct Datastores {
     /// Where the nodes' disks lie; takes content `images`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disks: Option<String>,
-    /// Where the small drives with the nodes' addresses lie; takes content `images`. Left out: that of the disks.
+    /// Where the small drives with the nodes' addresses lie; takes content `images`. Default: that of the disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloudinit: Option<String>,
 }

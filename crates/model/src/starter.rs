@@ -123,6 +123,7 @@ pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
     );
     line(&mut out, &format!("  vip: {}", text(&given(&options.vip, 10))));
     bridge(&mut out, inventory);
+    line(&mut out, &format!("  # dns: [{}]", given(&options.gateway, 1)));
     if let Some(inventory) = inventory.filter(|inventory| !inventory.hosts.is_empty()) {
         hosts(&mut out, inventory);
     } else {
@@ -158,7 +159,6 @@ fn bridge(out: &mut String, inventory: Option<&Inventory>) {
         line(out, "  # bridge: vmbr0");
     }
     line(out, "  # vlan: 150");
-    line(out, "  # dns: [10.25.150.1]");
 }
 
 fn hosts(out: &mut String, inventory: &Inventory) {

@@ -24,7 +24,7 @@ pub use lab::{
 };
 pub use proxmox::SetupArgs;
 
-/// One file to a running, healthy Talos Linux Kubernetes cluster on Proxmox VE, and kept so.
+/// Create and maintain a Talos Linux Kubernetes cluster on Proxmox VE from one file.
 #[derive(Debug, Parser)]
 #[command(name = "talosmith", version, after_help = crate::exit::Exit::help(), propagate_version = true)]
 pub struct Cli {
@@ -38,7 +38,7 @@ pub struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// The cluster file, or a folder, of which every `.yaml` and `.yml` file counts. Several are merged key by key.
+    /// The cluster file, or a folder with `.yaml` and `.yml` files. Can be given several times; the files are merged key by key.
     #[arg(short, long = "file", global = true, value_name = "FILE", default_value = "cluster.yaml")]
     pub files: Vec<PathBuf>,
 
@@ -70,8 +70,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 
-    /// Run no command that should print a secret (`cmd:COMMAND`), neither of the file nor of the environment: for files that
-    /// others may change.
+    /// Do not run `cmd:COMMAND` references (for untrusted files).
     #[arg(long, global = true, env = "TALOSMITH_NO_COMMANDS", hide_env = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub no_commands: bool,
 }

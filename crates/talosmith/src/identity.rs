@@ -117,10 +117,15 @@ impl IdentityPlace {
     pub fn hint(&self) -> String {
         match self {
             Self::Ours(path) => format!(
-                "restore {} from your backup, or name another file with TALOSMITH_IDENTITY",
+                "restore {} from your backup, or name another file with TALOSMITH_IDENTITY. If it is lost for good, `talosmith explain lost-bundle` \
+                 says what is left to do",
                 path.display()
             ),
-            Self::Named(path) => format!("TALOSMITH_IDENTITY names {}, which does not exist", path.display()),
+            Self::Named(path) => format!(
+                "TALOSMITH_IDENTITY names {}, which does not exist. If it is lost for good, `talosmith explain lost-bundle` says what is left \
+                 to do",
+                path.display()
+            ),
             _ => "name the file that holds it with TALOSMITH_IDENTITY".to_owned(),
         }
     }

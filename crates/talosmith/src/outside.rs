@@ -168,7 +168,7 @@ fn token(text: &SecretString) -> Result<Token, Problem> {
     text.expose_secret().parse().map_err(|e: pve::InvalidToken| {
         Problem::of(Exit::Input, &e)
             .within("could not use the Proxmox token")
-            .hint("check what `proxmox.token` leads to; `talosmith proxmox setup` creates a new one")
+            .hint("check what `proxmox.token` leads to; `talosmith proxmox setup --renew` creates a new one")
     })
 }
 
@@ -242,7 +242,7 @@ pub fn read_reference(
         Reference::File(path) => read(&folder.join(path)).map(SecretString::from).map_err(|problem| {
             problem
                 .within(format!("could not get {what}"))
-                .hint("the path is seen from the folder of the cluster file")
+                .hint("the path is relative to the folder of the cluster file")
         }),
         Reference::Cmd(command) => commands.printed(command, what, Exit::Input),
     }

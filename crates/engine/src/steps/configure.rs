@@ -83,7 +83,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 send(systems, node, connection, config).await?;
                 prover.close();
                 sent = true;
-                progress.note("the machine takes its configuration");
+                progress.note("waiting for the machine to apply its config");
             }
             Identified::ForeignMachine { .. } if is_elsewhere(context, node, progress).await? => continue,
             Identified::ForeignMachine { why } => {

@@ -242,7 +242,7 @@ fn outside_etcd(etcd: &Etcd) -> &'static str {
 async fn no_kubernetes(context: &Context, node: &Node) -> Unmet {
     match etcd_without_majority(context, node).await {
         Some(unmet) => unmet,
-        None => Unmet::new("waits for Kubernetes to answer").coded(NO_KUBERNETES),
+        None => Unmet::new("waiting for the Kubernetes API").coded(NO_KUBERNETES),
     }
 }
 

@@ -271,7 +271,7 @@ async fn unheard(
     wanted: Option<&String>,
 ) -> Option<Unmet> {
     let Ok(nodes) = kubernetes.nodes().await else {
-        return Some(Unmet::new("waits for Kubernetes to answer").coded("kubernetes"));
+        return Some(Unmet::new("waiting for the Kubernetes API").coded("kubernetes"));
     };
     let seen = nodes.get(&node.name);
     if seen.and_then(|seen| seen.boot_id.as_ref()) != machine.boot_id.as_ref() {

@@ -204,6 +204,28 @@ async fn every_node_is_rebooted_and_the_canary_is_never_down() {
     rig.assert_whole().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn workers_restart_in_the_order_of_the_plan() {
+    let rig = Rig::healthy().await;
+    let [first, second] = WORKERS;
+    for order in [[first, second], [second, first]] {
+        let snapshot = rig.observe(HOME).await;
+        let mut plan = nothing(&snapshot);
+        for node in order {
+            restart(&mut plan, node, vec![reboot(node)], &[]);
+        }
+        // What starts first is no matter of which step stands first.
+        plan.steps.sort_by_key(|step| step.unit != Some(UnitId(format!("restart/{}", order[1]))));
+        let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+        assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+        let started = ran.events.iter().filter_map(|event| match &event.what {
+            What::UnitStarted { node, .. } => Some(node.as_str()),
+            _ => None,
+        });
+        assert_eq!(started.collect::<Vec<_>>(), order);
+    }
+}
+
 /// How often each call was made to machines whose path ends so.
 fn count(rig: &Rig, end: &'static str) -> Arc<Mutex<Vec<String>>> {
     let calls: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -97,7 +97,7 @@ async fn what_is_missing_is_named_with_its_place_and_the_command() {
     let clock = found.iter().find(|finding| finding.what == "clock of pve2").unwrap();
     assert_eq!(
         (clock.verdict, clock.detail.as_str()),
-        (Verdict::Warning, "90 s ahead of ours; machines take their time from it")
+        (Verdict::Warning, "90 s ahead of this computer; VMs start with the host's clock")
     );
 }
 
@@ -451,6 +451,13 @@ async fn p9_a_vnet_is_a_bridge_and_its_privilege_is_asked_for_in_its_zone() {
     let tasks = format!("{:?}", setup_plan.tasks);
     assert!(tasks.contains("/sdn/zones/lan/k8snet") && !tasks.contains("localnetwork"), "{tasks}");
     assert_eq!(brought_up(rig, &text, &whom()).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn vms_of_a_cluster_are_counted_before_its_token_goes() {
+    let rig = Rig::healthy().await;
+    assert_eq!(engine::setup::count_vms(&rig.systems, "home").await.unwrap(), 6, "five nodes and the record");
+    assert_eq!(engine::setup::count_vms(&rig.systems, "hom").await.unwrap(), 0);
 }
 
 /// What `proxmox setup --remove` does.

@@ -80,7 +80,7 @@ async fn what_a_machine_does_not_tell_is_in_the_plan() {
         rig.lab.inject(Injection::Clear);
     }
     for what in ["the stage", "the configuration"] {
-        let told = format!("could not see {what} of home-work-1: ");
+        let told = format!("could not observe {what} of home-work-1: ");
         assert!(notes.iter().any(|note| note.starts_with(&told)), "{what}: {notes:?}");
     }
 }

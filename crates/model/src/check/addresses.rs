@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use super::network;
 use super::proxmox::bad_vmid;
 use crate::blueprint::Role;
-use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::diagnostic::{Diagnostic, Path, codes, nearest};
 use crate::draft::{Draft, MAX_COUNT, PoolRange, Said};
 use crate::forms;
 
@@ -113,9 +113,17 @@ fn forms_of_nodes(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     }
     for node in draft.nodes.iter().filter(|node| node.ordinal.is_none()) {
         if draft.spec.nodes.get(&node.name).is_some_and(|own| own.address.is_none()) {
-            let message = format!("the node `{}` has no address", node.name);
+            let message = format!("the node `{}` belongs to no pool and has no address", node.name);
             let problem = Diagnostic::error(codes::ADDRESS_MISSING, message).at_key(node.path.clone(), "");
-            found.push(problem.help("add `address`: no pool makes this node, so none gives it one"));
+            // A node of a pool that is misspelled here.
+            let of_pools = draft.nodes.iter().filter(|other| other.ordinal.is_some());
+            let meant = nearest(&node.name, of_pools.map(|other| other.name.as_str()));
+            found.push(problem.help(match meant {
+                Some(meant) => {
+                    format!("did you mean `{meant}`? A node that belongs to no pool needs its `address`")
+                }
+                None => "set its `address`".to_owned(),
+            }));
         }
     }
 }

@@ -207,8 +207,12 @@ fn floors(node: &DraftNode<'_>, found: &mut Vec<Diagnostic>) {
         Role::Worker => WORKER_MEMORY,
     };
     if let Some(memory) = hardware.memory_mib.as_ref().filter(|memory| memory.value < floor) {
+        let role = match node.role {
+            Role::ControlPlane => "control plane",
+            Role::Worker => "worker",
+        };
         let message =
-            format!("`{}` has {} MiB of memory, too little for a {}", node.name, memory.value, node.role);
+            format!("`{}` has {} MiB of memory, too little for a {role} node", node.name, memory.value);
         let problem = Diagnostic::error(codes::MEMORY_LOW, message).at(memory.path.clone(), "");
         found.push(problem.help(format!("Talos wants {floor} MiB at least; a plain number counts MiB")));
     }

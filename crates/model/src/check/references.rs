@@ -215,7 +215,7 @@ fn counts(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     }
     if control_planes % 2 == 0 {
         let message = format!(
-            "{control_planes} control plane nodes tolerate no more failures than {}",
+            "{control_planes} control plane nodes tolerate as many failures as {}",
             control_planes - 1
         );
         let first = draft.nodes.iter().find(|node| node.role == Role::ControlPlane);

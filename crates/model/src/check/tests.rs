@@ -239,10 +239,19 @@ error[TS0405] `home-work-2` and `f` both have the address 10.25.150.22
   at nodes.f.address «10.25.150.22»
   at pools.work «work»
   help: give one of them another address
-error[TS0414] the node `g` has no address
+error[TS0414] the node `g` belongs to no pool and has no address
   at nodes.g «g»
-  help: add `address`: no pool makes this node, so none gives it one
+  help: set its `address`
 ");
+}
+
+#[test]
+fn a_misspelled_node_of_a_pool_is_named() {
+    let problems = problems_with("nodes: { home-wrok-1: { role: worker } }\n");
+    assert!(
+        problems.contains("TS0414") && problems.contains("help: did you mean `home-work-1`?"),
+        "{problems}"
+    );
 }
 
 #[test]
@@ -404,7 +413,7 @@ nodes: { x: { role: worker, address: 10.25.150.40, size: odd } }
 error[TS0610] a VM cannot have 0 cores
   at sizes.tiny.cpu «0»
   help: use a number from 1 to 512
-error[TS0605] `home-control-1` has 1024 MiB of memory, too little for a controlplane
+error[TS0605] `home-control-1` has 1024 MiB of memory, too little for a control plane node
   at sizes.tiny.memory «1G»
   help: Talos wants 1698 MiB at least; a plain number counts MiB
 error[TS0606] `home-control-1` has a boot disk of 4 GiB, which is too small
@@ -472,7 +481,7 @@ error[TS0602] there is no control plane
 error[TS0604] there is no node that may run workloads
   at pools «pools»
   help: add a worker pool, or set `kubernetes.schedule_on_control_planes: true`
-warning[TS0603] 2 control plane nodes tolerate no more failures than 1
+warning[TS0603] 2 control plane nodes tolerate as many failures as 1
   at pools.control «control»
   help: use 1 or 3
 ");

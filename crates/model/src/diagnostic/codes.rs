@@ -67,7 +67,7 @@ codes! {
 
     UNKNOWN_KEY "TS0101" "A key that is not known"
         "Keys that are not known are refused, because a misspelled key that is silently ignored is hard to find."
-        bad "network:\n  cidr: 10.25.150.0/24\n  gatway: 10.25.150.1\n  gateway: 10.25.150.1\n" good "network:\n  cidr: 10.25.150.0/24\n  gateway: 10.25.150.1\n"
+        bad "network:\n  cidr: 10.25.150.0/24\n  gateway: 10.25.150.1\n  mut: 1500\n" good "network:\n  cidr: 10.25.150.0/24\n  gateway: 10.25.150.1\n  mtu: 1500\n"
     MISSING_KEY "TS0102" "A key is missing"
         "Most keys can be left out, because what they say can be derived. This one cannot."
         bad "versions:\n  talos: v1.13.9\n" good "versions:\n  talos: v1.13.9\n  kubernetes: v1.35.4\n"
@@ -248,7 +248,7 @@ codes! {
         bad "nodes:\n  a: { role: worker, address: 10.25.150.40, vmid: 900 }\n  b: { role: worker, address: 10.25.150.41, vmid: 900 }\n" good "nodes:\n  a: { role: worker, address: 10.25.150.40, vmid: 900 }\n  b: { role: worker, address: 10.25.150.41, vmid: 901 }\n"
     BAD_FINGERPRINT "TS0506" "Not a SHA-256 fingerprint"
         "A fingerprint is 32 pairs of hexadecimal digits, with or without colons. Proxmox shows it under Certificates of each host."
-        bad "proxmox: { endpoint: \"https://pve1:8006\", fingerprint: \"12:34\" }\n" good "proxmox: { endpoint: \"https://pve1:8006\", ca: pve-root-ca.pem }\n"
+        bad "proxmox: { endpoint: \"https://pve1:8006\", fingerprint: \"12:34\" }\n" good "proxmox: { endpoint: \"https://pve1:8006\", fingerprint: \"5A:7F:A4:C9:EE:13:38:5D:82:A7:CC:F1:16:3B:60:85:AA:CF:F4:19:3E:63:88:AD:D2:F7:1C:41:66:8B:B0:D5\" }\n"
     NO_DATASTORE "TS0507" "No datastore that fits"
         "The boot image needs a datastore that takes content `import`, the disks one that takes `images`. The host has none, or the one that the file names does not exist or does not take it. In Proxmox: Datacenter, Storage, Edit, Content."
         bad "" good ""

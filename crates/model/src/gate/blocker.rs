@@ -166,7 +166,7 @@ impl Blocker {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::EarlierFailure(_) => {
-                "see why it failed with `talosmith status`, then run the command again"
+                "correct what made it fail, which is shown above, then run the command again"
             }
             Self::OutsideWindow { .. } => {
                 "run the command again when the window is open, or with `--now` to start outside of it"

@@ -272,8 +272,8 @@ fn example(allows: &dyn Fn(&str) -> bool, path: &Path) -> Option<String> {
 }
 
 fn unknown_key(near: Option<&str>, known: &[&str], path: &Path) -> Diagnostic {
-    let problem = Diagnostic::error(codes::UNKNOWN_KEY, format!("`{path}` is not a key that is known"))
-        .at_key(path.clone(), "");
+    let problem =
+        Diagnostic::error(codes::UNKNOWN_KEY, format!("unknown key `{path}`")).at_key(path.clone(), "");
     match near {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(format!("known here are `{}`", known.join("`, `"))),

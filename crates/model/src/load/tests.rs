@@ -50,13 +50,13 @@ nodes: [a, b]
 protect: { a: b }
 ";
     insta::assert_snapshot!(problems(text), @r#"
-error[TS0101] `versons` is not a key that is known
+error[TS0101] unknown key `versons`
   at c.yaml:2:1+7 versons
   help: did you mean `versions`?
 error[TS0103] `proxmox.insecure` must be true or false, not "yes"
   at c.yaml:3:51+3 proxmox.insecure
   help: write `insecure: true` or `insecure: false`
-error[TS0101] `network.gatway` is not a key that is known
+error[TS0101] unknown key `network.gatway`
   at c.yaml:4:34+6 network.gatway
   help: did you mean `gateway`?
 error[TS0103] `network.vlan` must be a whole number, not "high"
@@ -71,7 +71,7 @@ error[TS0103] `pools.control.count` must be a whole number, not "three"
 error[TS0103] `pools.work.count` is a number out of range: -2
   at c.yaml:7:35+2 pools.work.count
   help: give a number from 0 to 4294967295
-error[TS0101] `pools.work.colour` is not a key that is known
+error[TS0101] unknown key `pools.work.colour`
   at c.yaml:7:39+6 pools.work.colour
   help: known here are `addresses`, `annotations`, `bios`, `count`, `cpu`, `datastore`, `description`, `disk`, `disks`, `display`, `gpu`, `hosts`, `image`, `kubelet_args`, `labels`, `machine`, `memory`, `network`, `networks`, `patches`, `pci`, `placement`, `role`, `size`, `start_on_boot`, `startup`, `tags`, `taints`, `tpm`, `versions`, `vmids`
 error[TS0103] `pools.work.labels.gpu` must be a text, not true
@@ -110,7 +110,7 @@ nodes:
     error[TS0501] `proxmox.token` must say where the token is, not what it is
       at c.yaml:3:50+25 proxmox.token
       help: write `env:NAME`, `file:PATH` or `cmd:COMMAND`; a token that was committed should be renewed
-    error[TS0101] `proxmox.insecur` is not a key that is known
+    error[TS0101] unknown key `proxmox.insecur`
       at c.yaml:3:77+7 proxmox.insecur
       help: did you mean `insecure`?
     error[TS0403] `network.gateway` is 10.25.151.1, which is not in 10.25.150.0/24
@@ -129,7 +129,7 @@ nodes:
     error[TS0601] there is no size called `smal`
       at c.yaml:6:48+4 pools.control.size
       help: add it under `sizes`
-    error[TS0101] `pools.work.cuont` is not a key that is known
+    error[TS0101] unknown key `pools.work.cuont`
       at c.yaml:7:25+5 pools.work.cuont
       help: did you mean `count`?
     error[TS0409] `bc:24:11:XX:00:01` cannot be a MAC address

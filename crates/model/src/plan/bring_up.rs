@@ -645,7 +645,7 @@ impl<'a> Builder<'a> {
             return;
         }
         let after = self.steps.iter().map(|s| s.id.clone()).collect();
-        self.push(Action::CheckHealth, after, "something changed", usual::HEALTH);
+        self.push(Action::CheckHealth, after, "after the changes above", usual::HEALTH);
     }
 
     /// Nodes that become ready only when a CNI plugin is installed.

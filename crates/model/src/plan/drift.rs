@@ -181,7 +181,7 @@ impl Examined<'_> {
         let differs_now = words::differing(key, wanted, now);
         if words::differing(key, wanted, next).is_empty() {
             if self.vm.running && !differs_now.is_empty() {
-                let from = now.map_or_else(|| "not set".to_owned(), |now| measured(key, now));
+                let from = now.map_or_else(|| "(not set)".to_owned(), |now| measured(key, now));
                 let says =
                     format!("{} {from} → {}, which waits in Proxmox", spoken(key), measured(key, wanted));
                 match class(key, &differs_now, now, wanted, self.machine) {
@@ -207,7 +207,7 @@ impl Examined<'_> {
             // Nothing runs with it: the VM is off, or a change by another person still waits for a restart.
             false => Disruption::None,
         };
-        let from = next.map_or_else(|| "nothing".to_owned(), |next| measured(key, next));
+        let from = next.map_or_else(|| "(not set)".to_owned(), |next| measured(key, next));
         let says = format!("{} {from} → {}", spoken(key), measured(key, wanted));
         self.change(key, words::corrected(key, wanted, next), says, disruption);
     }

@@ -20,7 +20,7 @@ macro_rules! explained {
 explained! {
     NoProxmox "Proxmox does not answer, so nothing is known about the VMs. Check the endpoint, the network and the services pveproxy and pvedaemon; `talosmith doctor` tries each part."
     OldProxmox "Talosmith needs Proxmox VE 9 or newer: earlier versions cannot import a disk image with an API token. Upgrade the hosts first."
-    LostBundle "VMs of this cluster exist, but the secrets bundle with their keys is missing, or this is another one. Put the right CLUSTER.secrets.age back beside the file. New keys would not open the machines that exist. If the bundle is lost for good, the cluster cannot be managed any more: move its data, give the new cluster another name, and an administrator of Proxmox deletes the old VMs."
+    LostBundle "VMs of this cluster exist, but the secrets bundle with their keys is missing, or this is another one. Put the right CLUSTER.secrets.age back beside the file. New keys would not open the machines that exist. If the bundle, or the identity that decrypts it, is lost for good, the cluster cannot be managed any more: move its data, give the new cluster another name, and an administrator of Proxmox deletes the old VMs."
     LostMark "A VM that looks like one of this cluster has lost the line in its notes by which Talosmith recognizes it. Restore the line as shown, or rename the VM if it is not one of this cluster."
     NoRecord "The cluster record VM may exist and cannot be read, so it is unknown whether another operator is at work and whether etcd was bootstrapped. Bring its host back or give the token the right to read it."
     Doubled "The same node exists as more than one VM. Find out which one is in use, then delete the other one or remove its mark."
@@ -44,6 +44,7 @@ explained! {
     Identity "The file does not say what an external machine is known by, and any machine that answers at its address would receive the cluster's keys. Write `identity: { fingerprint: … }` with the fingerprint from the machine's console, or `unverified: true` in a network that you trust."
     OtherKeys "A machine has a configuration with other keys than those of the secrets bundle. Use the secrets bundle of this cluster, or wipe the machine with `talosctl reset`."
     Etcd "It is not certain that no etcd exists, or where it was bootstrapped, or its data is gone. A second etcd would split the cluster, so nothing is bootstrapped. Bring the control plane nodes back."
+    Quorum "The host has so many voting members of etcd that etcd would lose its quorum without it, so it is not drained. Move one of the control plane nodes to another host first; the message names it."
     NotProven "`--allow-destroy` was given, but nothing proves that the node is dead: Kubernetes says that it is Ready, or nothing answers at all. Nothing is deleted on a guess."
     Differs "Something differs from the file that a cluster that runs does not change: an address, the endpoint or VIP, the CNI plugin, a network, keys, or a version. The message names the difference and the way around."
     Internal "The plan contradicts itself. This is a mistake in Talosmith; please report it."

@@ -284,7 +284,7 @@ impl<'a> Builder<'a> {
             }
         };
         Some(Refusal {
-            code: RefusalCode::Etcd,
+            code: RefusalCode::Quorum,
             why: format!(
                 "{host} has {} of {} voting members of etcd ({}): etcd loses its quorum with it",
                 mine.len(),

@@ -166,7 +166,12 @@ impl Builder<'_> {
                 Ok(moves) if moves.online => return Ok(moves),
                 Ok(moves) => offline = offline.or(Some(moves)),
                 Err(stays) => {
-                    first = first.or(Some(Stays { why: format!("{host}: {}", stays.why), ..stays }))
+                    // What is not known of the VM says nothing about this host, and may name its own.
+                    let why = match stays.unknown || stays.why.contains(host.as_str()) {
+                        true => stays.why,
+                        false => format!("{host}: {}", stays.why),
+                    };
+                    first = first.or(Some(Stays { why, ..stays }));
                 }
             }
         }

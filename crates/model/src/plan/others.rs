@@ -74,13 +74,15 @@ impl Builder<'_> {
         if let Some(since) = observed.proxmox.record.as_ref().and_then(|record| record.state.deleting) {
             self.notes.push(Note {
                 text: format!(
-                    "{DELETION}{since} and was interrupted; `talosmith destroy` continues it, `talosmith apply` creates again what is \
-                     missing"
+                    "{DELETION}{} and was interrupted; `talosmith destroy` continues it, `talosmith apply` creates again what is \
+                     missing",
+                    since.strftime("%Y-%m-%d %H:%M:%S UTC")
                 ),
             });
         }
         for unobserved in &observed.unobserved {
-            let text = format!("could not see {}: {}", unobserved.what, unobserved.why);
+            let verb = if unobserved.what.starts_with("Kubernetes") { "reach" } else { "observe" };
+            let text = format!("could not {verb} {}: {}", unobserved.what, unobserved.why);
             self.notes.push(Note { text });
         }
     }

@@ -14,7 +14,7 @@
 //!
 //! Units of control plane nodes follow each other: dead ones are removed and replaced first, then nodes restart (those that are not
 //! whole first, the leader of etcd late, the holder of the VIP last), and nodes that the file does not have any more leave. Units of
-//! workers come after them, in any order: how many run at once is the gate's budget. What the gate says of each is forecast on the
+//! workers come after them and start in the order of the plan: how many run at once is the gate's budget. What the gate says of each is forecast on the
 //! cluster as the units before it leave it.
 
 mod components;

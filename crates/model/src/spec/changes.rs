@@ -14,7 +14,7 @@ pub struct Changes {
     pub workers: Written,
     /// How long a node may take to be drained: `90s`, `5m`, `1h`.
     pub drain_timeout: Written,
-    /// What a drain may delete for good. Left out: a node with such pods is not drained, and the pods are named.
+    /// What a drain may delete for good. Without it, a node with such pods is not drained, and the pods are named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drain_deletes: Vec<DrainDeletes>,
     /// How long a node may take to be ready again.
@@ -30,7 +30,7 @@ pub struct Changes {
     /// Commands that run on your machine directly before each disruption; each must exit with 0. `plan` does not run them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
-    /// When disruptions may start. Left out: at any time.
+    /// When disruptions may start. Default: at any time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
 }
@@ -104,7 +104,7 @@ impl HealthGate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Days on which the window opens. Left out: every day.
+    /// Days on which the window opens. Default: every day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub days: Vec<Day>,
     /// When it opens, by the clock on the wall: `22:00`.

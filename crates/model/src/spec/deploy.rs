@@ -57,7 +57,7 @@ pub struct Manifests {
     /// Helm charts by release name, installed by a job in the cluster that runs once.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub helm: BTreeMap<String, Chart>,
-    /// Image with the program `helm`, for the jobs that install charts. Left out: `docker.io/alpine/helm:3.17.3`.
+    /// Image with the program `helm`, for the jobs that install charts. Default: `docker.io/alpine/helm:3.17.3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helm_image: Option<String>,
     /// The cloud controller manager for Proxmox.
@@ -74,12 +74,12 @@ pub struct Manifests {
 pub struct Chart {
     /// URL of the repository: `https://…` or `oci://…`.
     pub repository: String,
-    /// Name of the chart. Left out: the release's.
+    /// Name of the chart. Default: the release's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<String>,
     /// Version of the chart.
     pub version: String,
-    /// Namespace. Left out: the release's name.
+    /// Namespace. Default: the release's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Values.
@@ -92,16 +92,16 @@ pub struct Chart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Integration {
-    /// Version to install. Left out: you install it, only role, user and token are made.
+    /// Version to install. Without the key, you install it, and only role, user and token are created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The role's name in Proxmox. Left out: derived from the cluster's.
+    /// The role's name in Proxmox. Default: derived from the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The user in Proxmox, `NAME@REALM`. Left out: derived from the cluster's name.
+    /// The user in Proxmox, `NAME@REALM`. Default: derived from the cluster's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where an existing token is found: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Left out: one is made.
+    /// Where an existing token is found: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Default: one is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
 }
@@ -121,10 +121,10 @@ pub struct GitOps {
     /// Folder in the repository.
     #[serde(default = "default_path")]
     pub path: String,
-    /// Namespace of the engine itself. Left out: `flux-system` or `argocd`.
+    /// Namespace of the engine itself. Default: `flux-system` or `argocd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Version of the engine's chart. Left out: 2.18.2 of Flux, 9.2.3 of Argo CD.
+    /// Version of the engine's chart. Default: 2.18.2 of Flux, 9.2.3 of Argo CD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_version: Option<String>,
     /// Namespace that what is found there goes to.

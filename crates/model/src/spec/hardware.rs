@@ -24,25 +24,25 @@ pub struct Hardware {
     /// Data disks by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub disks: BTreeMap<String, DataDisk>,
-    /// Datastore of all disks that name none. Left out: that of the host.
+    /// Datastore of all disks that name none. Default: that of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
     /// Devices of the host that are passed through, by the names of Proxmox' resource mappings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<Vec<Pci>>,
-    /// Firmware. Left out: SeaBIOS, or OVMF where the image has secure boot.
+    /// Firmware. Default: SeaBIOS, or OVMF where the image has secure boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bios: Option<Bios>,
-    /// A TPM 2.0. Left out: where the image has secure boot.
+    /// A TPM 2.0. Default: where the image has secure boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpm: Option<bool>,
-    /// Machine type as Proxmox names it. Left out: `q35`.
+    /// Machine type as Proxmox names it. Default: `q35`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// The screen, as Proxmox names it: `std`, `virtio`, `serial0` or `none`. Left out: Proxmox' default.
+    /// The screen, as Proxmox names it: `std`, `virtio`, `serial0` or `none`. Default: Proxmox' default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display: Option<String>,
-    /// Start with the host. Left out: yes.
+    /// Start with the host. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_on_boot: Option<bool>,
     /// When it starts and stops among the VMs of its host.
@@ -67,7 +67,7 @@ pub struct CpuDetails {
     /// Cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
-    /// Type as Proxmox names it. Left out: `x86-64-v2-AES`, the oldest that Talos runs on.
+    /// Type as Proxmox names it. Default: `x86-64-v2-AES`, the oldest that Talos runs on.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["host"]))]
     pub kind: Option<String>,
@@ -93,11 +93,11 @@ pub struct MemoryDetails {
     /// `8G`, `8192M`, or a plain number of MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Written>,
-    /// The least that the host may leave it when memory is short. Left out: no ballooning, which is right for
+    /// The least that the host may leave it when memory is short. Default: no ballooning, which is right for
     /// Kubernetes, because it counts on the memory that it was told of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balloon: Option<Written>,
-    /// Let the memory grow while the VM runs. Left out: no, and each change of the memory is a power cycle. Kubernetes counts
+    /// Let the memory grow while the VM runs. Default: no, and each change of the memory is a power cycle. Kubernetes counts
     /// new memory when the kubelet restarts. Proxmox plugs memory in as modules, so the size is 1G and a multiple of 512M up to
     /// 17G, then of 1G up to 49G, of 2G up to 113G, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,25 +121,25 @@ pub struct BootDiskDetails {
     /// `32G`, or a plain number of GiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Written>,
-    /// Datastore. Left out: that of the node or host.
+    /// Datastore. Default: that of the node or host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
-    /// Bus that it hangs on. Left out: `scsi`.
+    /// Bus that it hangs on. Default: `scsi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus: Option<Bus>,
-    /// Cache of the host. Left out: `none`.
+    /// Cache of the host. Default: `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
-    /// Hand freed space back to the datastore. Left out: yes.
+    /// Hand freed space back to the datastore. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard: Option<bool>,
-    /// A thread of its own for this disk. Left out: yes, where the bus can.
+    /// A thread of its own for this disk. Default: yes, where the bus can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iothread: Option<bool>,
-    /// Tell the node that it is an SSD. Left out: yes, where the bus can.
+    /// Tell the node that it is an SSD. Default: yes, where the bus can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssd: Option<bool>,
-    /// Take part in Proxmox' backups. Left out: yes.
+    /// Take part in Proxmox' backups. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<bool>,
 }
@@ -152,32 +152,32 @@ pub struct DataDisk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["220G"]))]
     pub size: Option<Written>,
-    /// Number on its bus. Left out: 1. With several disks on one bus, all but one name theirs, so that adding a disk
+    /// Number on its bus. Default: 1. With several disks on one bus, all but one name theirs, so that adding a disk
     /// never moves another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
-    /// Datastore. Left out: that of the node or host.
+    /// Datastore. Default: that of the node or host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
-    /// Bus that it hangs on. Left out: `scsi`.
+    /// Bus that it hangs on. Default: `scsi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus: Option<Bus>,
-    /// Cache of the host. Left out: `none`.
+    /// Cache of the host. Default: `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
-    /// Hand freed space back to the datastore. Left out: yes.
+    /// Hand freed space back to the datastore. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard: Option<bool>,
-    /// A thread of its own for this disk. Left out: yes, where the bus can.
+    /// A thread of its own for this disk. Default: yes, where the bus can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iothread: Option<bool>,
-    /// Tell the node that it is an SSD. Left out: yes, where the bus can.
+    /// Tell the node that it is an SSD. Default: yes, where the bus can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssd: Option<bool>,
-    /// Take part in Proxmox' backups. Left out: yes.
+    /// Take part in Proxmox' backups. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<bool>,
-    /// Where Talos mounts it. Left out: `/var/mnt/NAME`. Another path is a bind mount of that for the kubelet.
+    /// Where Talos mounts it. Default: `/var/mnt/NAME`. Another path is a bind mount of that for the kubelet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["/var/lib/longhorn"]))]
     pub mount: Option<String>,
@@ -265,10 +265,10 @@ pub enum Pci {
 pub struct PciDetails {
     /// Name of the resource mapping: Datacenter, Resource Mappings.
     pub mapping: String,
-    /// Show it as PCI Express. Left out: yes.
+    /// Show it as PCI Express. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie: Option<bool>,
-    /// Show its ROM. Left out: yes.
+    /// Show its ROM. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rombar: Option<bool>,
     /// Make it the primary GPU.

@@ -151,7 +151,7 @@ pub enum CniName {
 pub struct CniDetails {
     /// Which one.
     pub name: CniName,
-    /// Version of the chart, for Cilium. Left out: 1.19.4.
+    /// Version of the chart, for Cilium. Default: 1.19.4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Values of the chart, for Cilium.
@@ -172,7 +172,7 @@ pub struct Mount {
     /// The folder on the node.
     #[schemars(extend("examples" = ["/var/lib/longhorn"]))]
     pub source: String,
-    /// Where the kubelet sees it. Left out: the same.
+    /// Where the kubelet sees it. Default: the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
     /// Options of the mount.
@@ -209,7 +209,7 @@ pub struct Oidc {
     /// The client's id.
     #[schemars(extend("examples" = ["kubectl"]))]
     pub client: String,
-    /// Claim that holds the user's name. Left out: Kubernetes' default, `sub`.
+    /// Claim that holds the user's name. Default: Kubernetes' default, `sub`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username_claim: Option<String>,
     /// Prefix of user names.

@@ -27,7 +27,7 @@ pub struct Network {
     /// VLAN tag on that bridge, 1 to 4094.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u32>,
-    /// MTU of the nodes' network cards, 1280 to 65520. Left out: that of the bridge.
+    /// MTU of the nodes' network cards, 1280 to 65520. Default: that of the bridge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Model of the network device.
@@ -38,10 +38,10 @@ pub struct Network {
     /// a `vip` or an `endpoint` that does not change.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dhcp: bool,
-    /// Name servers. Left out: those of the Proxmox host.
+    /// Name servers. Default: those of the Proxmox host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dns: Vec<String>,
-    /// Time servers. Left out: Talos' own default.
+    /// Time servers. Default: Talos' own default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ntp: Vec<String>,
     /// Routes beside the default one.
@@ -50,10 +50,10 @@ pub struct Network {
     /// Further networks by name, one more card for each, in the order of their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, ExtraNetwork>,
-    /// Name of the extra network whose addresses the kubelets announce. Left out: this one.
+    /// Name of the extra network whose addresses the kubelets announce. Default: this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<String>,
-    /// Name of the extra network that etcd's members talk over. Left out: this one.
+    /// Name of the extra network that etcd's members talk over. Default: this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<String>,
 }
@@ -76,7 +76,7 @@ pub struct ExtraNetwork {
     /// VLAN tag on that bridge, 1 to 4094.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u32>,
-    /// MTU, 1280 to 65520. Left out: that of the bridge.
+    /// MTU, 1280 to 65520. Default: that of the bridge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Model of the network device.
@@ -85,7 +85,7 @@ pub struct ExtraNetwork {
     /// Routes through this network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// The pools whose nodes have a card in it. Left out: all nodes. A node that names it under `networks` has one too.
+    /// The pools whose nodes have a card in it. Default: all nodes. A node that names it under `networks` has one too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<String>,
 }
@@ -158,7 +158,7 @@ pub struct ExtraNic {
     /// Its address there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// MAC address of that card. Left out: derived from the names of cluster, node and network.
+    /// MAC address of that card. Default: derived from the names of cluster, node and network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
 }

@@ -146,7 +146,7 @@ pub struct Pool {
     /// Hardware by name, from `sizes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
-    /// The hosts that its nodes are put on. Left out: all of `hosts`.
+    /// The hosts that its nodes are put on. Default: all of `hosts`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// How its nodes are shared between the hosts.
@@ -157,7 +157,7 @@ pub struct Pool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["10.25.150.31", "10.25.150.31-10.25.150.39"]))]
     pub addresses: Option<String>,
-    /// VM ids in order of the nodes: the first one, or first and last as `A-B`. Left out: they mirror the addresses, so
+    /// VM ids in order of the nodes: the first one, or first and last as `A-B`. Default: they mirror the addresses, so
     /// 10.25.150.11 has VM id 150011.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vmids: Option<Written>,
@@ -198,10 +198,10 @@ pub struct Node {
     /// Its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Its VM id. Left out: it mirrors the address.
+    /// Its VM id. Default: it mirrors the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vmid: Option<u32>,
-    /// MAC address of its network device. Left out: derived from the names of cluster and node.
+    /// MAC address of its network device. Default: derived from the names of cluster and node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
     /// Its cards in extra networks, by the network's name.
@@ -211,7 +211,7 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "is_default")]
     pub external: bool,
     /// Disk that Talos installs itself to, such as `/dev/nvme0n1`, for an external machine that was started from an ISO or the
-    /// network. What is on it is lost. Left out: Talos is on the machine's disk already.
+    /// network. What is on it is lost. Without the key, Talos is on the machine's disk already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_disk: Option<String>,
     /// What an external machine is known by before it receives the cluster's keys.

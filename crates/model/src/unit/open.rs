@@ -48,7 +48,9 @@ pub fn open(observed: &Observed) -> Vec<OpenUnit> {
             Some((unit, by)) => (UnitId(unit.to_owned()), Some(by.to_owned())),
             None => (UnitId(reason), None),
         };
-        let is_off = observed.kubernetes.nodes.get(node).is_some_and(|seen| !seen.ready);
+        // Kubernetes calls a machine that is off ready for some time; Proxmox knows at once.
+        let is_stopped = observed.proxmox.marked.iter().any(|vm| vm.mark.node == **node && !vm.running);
+        let is_off = is_stopped || observed.kubernetes.nodes.get(node).is_some_and(|seen| !seen.ready);
         let state = match unit.kind() == "shutdown" && is_off && lease != UnitState::InProgress {
             true => UnitState::ShutDown,
             false => lease,
@@ -64,9 +66,11 @@ pub fn open(observed: &Observed) -> Vec<OpenUnit> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::mark::RecordState;
-    use crate::observed::{KubernetesNode, RecordSeen};
+    use crate::mark::{Mark, RecordState};
+    use crate::observed::{KubernetesNode, RecordSeen, Vm};
 
     fn observed(reason: Option<&str>, ready: bool) -> Observed {
         let mut observed = Observed::default();
@@ -77,6 +81,24 @@ mod tests {
         let record = RecordSeen { vmid: 1, host: "pve1".to_owned(), state, unreadable: false };
         observed.proxmox.record = Some(record);
         observed
+    }
+
+    fn vm(running: bool) -> Vm {
+        Vm {
+            vmid: 2,
+            host: "pve1".to_owned(),
+            name: "w-1".to_owned(),
+            running,
+            lock: None,
+            uuid: None,
+            vmgenid: None,
+            recorded: None,
+            mark: Mark::new("home", Mark::owner_of("abc="), "w-1"),
+            pool: None,
+            ha_state: None,
+            config: BTreeMap::new(),
+            pending: BTreeMap::new(),
+        }
     }
 
     #[test]
@@ -104,5 +126,10 @@ mod tests {
         let shut_down = |ready| open(&observed(Some("shutdown/w-1 by eva@laptop"), ready)).remove(0).state;
         assert_eq!(shut_down(false), UnitState::ShutDown);
         assert_eq!(shut_down(true), UnitState::Interrupted, "it still runs");
+        let mut seen = observed(Some("shutdown/w-1 by eva@laptop"), true);
+        seen.proxmox.marked.push(vm(false));
+        assert_eq!(open(&seen)[0].state, UnitState::ShutDown, "Kubernetes does not know yet");
+        seen.proxmox.marked = vec![vm(true)];
+        assert_eq!(open(&seen)[0].state, UnitState::Interrupted);
     }
 }

@@ -37,7 +37,7 @@ pub struct GetArgs {
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The backups: file names, times, or `latest`. Left out: the newest one.
+    /// The backups: file names, times, or `latest`. Default: the newest one.
     #[arg(value_name = "BACKUP")]
     pub backups: Vec<String>,
     /// Verify all of them.

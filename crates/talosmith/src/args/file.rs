@@ -21,7 +21,7 @@ pub struct InitArgs {
     /// Proxmox: `https://HOST:8006`. With a token, Talosmith fills in its hosts, datastores and bridges.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub endpoint: Option<String>,
-    /// Where the token is: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Left out: `env:PROXMOX_VE_API_TOKEN`.
+    /// Where the token is: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Default: `env:PROXMOX_VE_API_TOKEN`.
     #[arg(long, value_name = "REFERENCE")]
     pub token: Option<String>,
     /// SHA-256 fingerprint of Proxmox' certificate.
@@ -39,10 +39,10 @@ pub struct InitArgs {
     /// The nodes' network.
     #[arg(long, value_name = "NETWORK", default_value = "10.25.150.0/24")]
     pub cidr: String,
-    /// Its gateway. Left out: the first address.
+    /// Its gateway. Default: the first address.
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Option<String>,
-    /// The address of the Kubernetes API, which moves between control plane nodes. Left out: the tenth address.
+    /// The address of the Kubernetes API, which moves between control plane nodes. Default: the tenth address.
     #[arg(long, value_name = "ADDRESS")]
     pub vip: Option<String>,
     /// How many control plane nodes.

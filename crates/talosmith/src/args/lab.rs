@@ -79,7 +79,7 @@ pub struct UpArgs {
 
 #[derive(Debug, Args)]
 pub struct FolderArgs {
-    /// Where the lab state is kept between runs. Left out: beside the cluster file; a state that a file describes is then not
+    /// Where the lab state is kept between runs. Default: beside the cluster file; a state that a file describes is then not
     /// kept, and cannot be changed with `lab inject`.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,

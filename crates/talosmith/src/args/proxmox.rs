@@ -18,7 +18,7 @@ pub struct SetupArgs {
     /// The user that is created for Talosmith.
     #[arg(long, value_name = "USER@REALM", default_value = "talosmith@pve")]
     pub user: String,
-    /// The name of its token. Left out: the name of the cluster, so that each cluster has a token of its own.
+    /// The name of its token. Default: the name of the cluster, so that each cluster has a token of its own.
     #[arg(long, value_name = "NAME")]
     pub token: Option<String>,
     /// Write the token to this file, readable by you only, instead of to the terminal.

@@ -109,7 +109,7 @@ const FAILURES: &[(&str, &str)] = &[
         "lost-configuration",
         "A machine came back in maintenance mode: it lost its configuration. Its disk or its boot order changed, or it was reset.",
     ),
-    ("machine", "A machine refused a call; its own words follow."),
+    ("machine", "A machine refused a call. The message ends with its own words."),
     (
         "machine-busy",
         "A machine is busy with an upgrade or a reset and refused to reboot. Wait for it, then run the command again.",
@@ -156,7 +156,7 @@ const FAILURES: &[(&str, &str)] = &[
         "The other side does not know the call. Talosmith needs Proxmox VE 9 and Talos 1.12 or newer.",
     ),
     ("other-keys", "A machine is configured with other keys than those of the secrets bundle."),
-    ("parameter", "Proxmox refused a parameter; its reason follows."),
+    ("parameter", "Proxmox refused a parameter. The message ends with its reason."),
     (
         "permission",
         "The token lacks a privilege. `talosmith doctor` lists what is missing with the commands that grant it.",
@@ -169,7 +169,7 @@ const FAILURES: &[(&str, &str)] = &[
         "protocol",
         "The answer is not what Proxmox VE or Talos would send. Check that the endpoint is the right one and no proxy is in between.",
     ),
-    ("rejected", "Proxmox refused for the reason that follows."),
+    ("rejected", "Proxmox refused the request. The message ends with its reason."),
     (
         "secrets",
         "The secrets bundle or the identity that decrypts it is missing, unreadable or does not fit.",
@@ -178,7 +178,10 @@ const FAILURES: &[(&str, &str)] = &[
         "service-halted",
         "A service of a machine will not come up by itself: Talos gave it up, it has ended, or it restarts again and again. The message names the service and the command that starts it again.",
     ),
-    ("task-failed", "A task in Proxmox ended with an error; its last lines follow."),
+    (
+        "task-failed",
+        "A task in Proxmox ended with an error. The message ends with the last lines of its log; the whole log is in the web interface, under Tasks.",
+    ),
     (
         "task-stuck",
         "A task in Proxmox has written nothing for a long time. It continues in Proxmox; its log shows more.",

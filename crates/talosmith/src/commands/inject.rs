@@ -84,7 +84,8 @@ fn problem(error: &ControlError) -> Problem {
     match error {
         ControlError::NoLab(_) => problem.hint("`talosmith lab up` starts one; `--folder` names another"),
         ControlError::Silent { .. } => problem.hint("stop it with Ctrl-C where it runs, and start it again"),
-        ControlError::Refused(_) => problem,
+        // A name or a number that the lab does not have.
+        ControlError::Refused(_) => Problem::of(Exit::Usage, error),
     }
 }
 
@@ -182,7 +183,7 @@ fn show(report: &Report, printer: &Printer) {
     }
     for (host, wrong) in &report.hosts {
         printer
-            .say(&format!("{host}: {}", if wrong.is_empty() { "well".to_owned() } else { wrong.join(", ") }));
+            .say(&format!("{host}: {}", if wrong.is_empty() { "ok".to_owned() } else { wrong.join(", ") }));
     }
     printer.say(if report.quorate { "The cluster has quorum." } else { "The cluster has no quorum." });
     printer.say(&calls(report));

@@ -12,7 +12,7 @@ use ambient::Clock;
 use engine::secrets::write_private;
 use model::spec::Spec;
 
-use super::setup::{Setup, Wrong, confirm, ended};
+use super::setup::{Setup, Wrong, confirm, ended, flags};
 use crate::args::{Global, LabSpeed, UpArgs};
 use crate::exit::Exit;
 use crate::outside;
@@ -33,7 +33,11 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
         place = place.at(folder.clone());
     }
     place.make()?;
-    let _lock = place.lock()?;
+    let _lock = place.lock().map_err(|problem| match problem.exit {
+        Exit::Busy => Problem::new(Exit::Busy, "a lab of this file is up already")
+            .hint(format!("use it, or stop it with `talosmith lab down{}`", flags(global))),
+        _ => problem,
+    })?;
     let mut moved = moved(&setup.loaded.spec);
     moved.image.factory = format!("https://{factory}");
     let clock = Clock::from(outside::time(None), served_speed(global)?);

@@ -61,7 +61,7 @@ fn missing_secrets(spec: &Spec, folder: &Path, is_set: impl Fn(&str) -> bool) ->
                     Ok(_) => return None,
                     Err(error) => error.to_string(),
                 };
-                let help = "put the secret there, or name another place; the path is seen from the folder of the cluster file";
+                let help = "put the secret there, or name another place; the path is relative to the folder of the cluster file";
                 (format!("`{path}` names the file {}, and it cannot be used here: {why}", at.display()), help)
             }
             Reference::Env(name) if !is_set(name) => (

@@ -123,7 +123,10 @@ async fn remove(
     if changed {
         let listed: Vec<String> = setup_plan.tasks.iter().map(|task| format!("  - {task}")).collect();
         printer.note(&format!("Changes on {}:\n\n{}\n", outside.name, listed.join("\n")));
-        let text = "The token of this cluster cannot change anything after that.";
+        if let Some(warning) = vms_left(outside, &setup.loaded.spec.cluster).await {
+            printer.note(&format!("warning: {warning}\n"));
+        }
+        let text = "The token of this cluster cannot change anything after that. Continue?";
         if !yes && !confirm(printer, text)? {
             printer.note("Nothing was changed.");
             return Ok(Exit::Declined);
@@ -142,6 +145,25 @@ async fn remove(
         printer.data(&serde_json::json!({"token": null, "changed": changed}));
     }
     Ok(Exit::Done)
+}
+
+/// What is said of VMs that the token could not delete any more.
+async fn vms_left(outside: &Outside, cluster: &str) -> Option<String> {
+    let (left, verb) = match engine::setup::count_vms(&outside.systems, cluster).await {
+        Ok(0) => return None,
+        Ok(1) => (format!("1 VM of {cluster}"), "exists"),
+        Ok(count) => (format!("{count} VMs of {cluster}"), "exist"),
+        Err(error) => {
+            return Some(format!(
+                "could not check whether VMs of {cluster} exist: {}",
+                error.causes().join(": ")
+            ));
+        }
+    };
+    Some(format!(
+        "{left} still {verb}, and Talosmith cannot change or delete them without the token. To delete the cluster, run \
+         `talosmith destroy` first."
+    ))
 }
 
 /// Tells the token, this once.

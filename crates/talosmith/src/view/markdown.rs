@@ -7,7 +7,8 @@ use model::step::{Disruption, Step};
 
 use super::ink::clean;
 use super::plan::{
-    BLOCKED, UNKNOWN, Verb, does_not_match, groups, in_the_way, named, not_known, outlook, summary, waiting,
+    BLOCKED, UNKNOWN, Verb, class_of, class_of_step, does_not_match, groups, in_the_way, named, not_known,
+    outlook, summary, waiting,
 };
 
 /// Writes the plan.
@@ -41,7 +42,7 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
             let title = escaped(&group.title);
             match group.unit {
                 Some(unit) => {
-                    let (outlook, class) = (escaped(&outlook(plan, unit)), named(unit.disruption));
+                    let (outlook, class) = (escaped(&outlook(plan, unit)), class_of(unit));
                     writeln!(w, "| **{title}** | {outlook} | **{class}** |")?;
                 }
                 None => writeln!(w, "| **{title}** | | |")?,
@@ -81,9 +82,9 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
 
 fn disruption(step: &Step) -> String {
     if step.disruption == Disruption::None {
-        return "nothing".to_owned();
+        return named(Disruption::None);
     }
-    format!("**{}**", named(step.disruption))
+    format!("**{}**", class_of_step(step))
 }
 
 /// On one line, with nothing that Markdown, HTML or a table would take for its own. No letter is left out of it, our own
@@ -132,15 +133,15 @@ mod tests {
         | step | why | disruption |
         | --- | --- | --- |
         | **Images** | | |
-        | register schematic 376567988ad3 with the Image Factory | the file asks for it and no VM of ours is it | nothing |
-        | download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2 | the file asks for it and no VM of ours is it | nothing |
+        | register schematic 376567988ad3 with the Image Factory | the file asks for it and no VM of ours is it | no disruption |
+        | download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2 | the file asks for it and no VM of ours is it | no disruption |
         | **home-work-3** | | |
-        | create home-work-3, VM 150023 on pve2, disk on local-zfs | the file asks for it and no VM of ours is it | nothing |
-        | start home-work-3 | the file asks for it and no VM of ours is it | nothing |
-        | configure home-work-3 | the file asks for it and no VM of ours is it | nothing |
-        | wait for home-work-3 to join | the file asks for it and no VM of ours is it | nothing |
+        | create home-work-3, VM 150023 on pve2, disk on local-zfs | the file asks for it and no VM of ours is it | no disruption |
+        | start home-work-3 | the file asks for it and no VM of ours is it | no disruption |
+        | configure home-work-3 | the file asks for it and no VM of ours is it | no disruption |
+        | wait for home-work-3 to join | the file asks for it and no VM of ours is it | no disruption |
         | **Cluster** | | |
-        | check that the cluster is healthy | the file asks for it and no VM of ours is it | nothing |
+        | check that the cluster is healthy | the file asks for it and no VM of ours is it | no disruption |
 
         **To know:**
 

@@ -80,7 +80,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
     for group in groups(plan) {
         match group.unit {
             Some(unit) => {
-                let class = ink.yellow(&named(unit.disruption));
+                let class = ink.yellow(&class_of(unit));
                 writeln!(w, "{} [{class}]", ink.bold(&group.title))?;
                 writeln!(w, "   {}", ink.dim(&clean(&outlook(plan, unit))))?;
             }
@@ -264,7 +264,7 @@ fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> 
     let (painted, added) = if removes {
         (ink.red(&format!("{text}, permanently")), 10)
     } else if !matches!(step.disruption, Disruption::None | Disruption::Delete) {
-        let class = named(step.disruption);
+        let class = class_of_step(step);
         (format!("{text} [{}]", ink.yellow(&class)), class.chars().count() + 3)
     } else {
         (text.clone(), 0)
@@ -279,10 +279,32 @@ fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> 
     }
 }
 
+/// A VM that moves to another host while it runs.
+const LIVE_MIGRATION: &str = "live migration";
+/// What a drain does to what runs on the node.
+const EVICTION: &str = "pods evicted";
+
+/// What a unit does to its node, in words.
+pub(super) fn class_of(unit: &Unit) -> String {
+    match &unit.goal {
+        Goal::Drain { .. } => EVICTION.to_owned(),
+        Goal::Move { .. } if unit.disruption < Disruption::Reboot => LIVE_MIGRATION.to_owned(),
+        _ => named(unit.disruption),
+    }
+}
+
 /// What a step does to what runs, in words.
+pub(super) fn class_of_step(step: &Step) -> String {
+    match &step.action {
+        Action::MigrateVm { online: true, .. } => LIVE_MIGRATION.to_owned(),
+        _ => named(step.disruption),
+    }
+}
+
+/// A disruption in words.
 pub(super) fn named(disruption: Disruption) -> String {
-    if disruption == Disruption::Delete {
-        return "delete".to_owned();
+    if disruption == Disruption::None {
+        return "no disruption".to_owned();
     }
     let name = serde_json::to_value(disruption).ok().and_then(|name| Some(name.as_str()?.replace('-', " ")));
     name.unwrap_or_default()
@@ -345,6 +367,8 @@ pub fn summary(plan: &Plan) -> String {
         "deleted data cannot be restored".to_owned()
     } else if plan.steps.iter().any(|s| s.disruption > Disruption::InPlace) {
         "running nodes are disrupted".to_owned()
+    } else if plan.steps.iter().any(|s| matches!(s.action, Action::DrainNode { .. })) {
+        "pods are evicted".to_owned()
     } else {
         "no disruption".to_owned()
     });
@@ -373,18 +397,24 @@ fn disrupted(plan: &Plan) -> Vec<String> {
         nodes.collect::<BTreeSet<_>>().len()
     };
     let parts = [
-        (number(|goal| matches!(goal, Goal::RestartServices { .. })), "to restart services of"),
         (number(|goal| matches!(goal, Goal::Reboot { .. })), "to reboot"),
         (number(|goal| matches!(goal, Goal::PowerCycle { .. })), "to power cycle"),
         (number(|goal| matches!(goal, Goal::UpgradeTalos { .. })), "to upgrade"),
         (number(|goal| matches!(goal, Goal::UpgradeKubernetes { .. })), "to upgrade Kubernetes on"),
         (number(|goal| matches!(goal, Goal::DeleteDisks { .. })), "to delete disks of"),
+        (number(|goal| matches!(goal, Goal::Move { .. })), "to move"),
+        (number(|goal| matches!(goal, Goal::Drain { .. })), "to drain"),
+        (number(|goal| matches!(goal, Goal::Shutdown { .. })), "to shut down"),
         (number(|goal| matches!(goal, Goal::Replace { .. })), "to replace"),
         (number(|goal| matches!(goal, Goal::Remove { .. })), "to remove"),
     ];
     let counted = parts.into_iter().filter(|(number, _)| *number > 0);
-    let mut said: Vec<String> =
-        counted.map(|(number, what)| format!("{} {what}", count(number, "node"))).collect();
+    let services = number(|goal| matches!(goal, Goal::RestartServices { .. }));
+    let mut said: Vec<String> = (services > 0)
+        .then(|| format!("services to restart on {}", count(services, "node")))
+        .into_iter()
+        .collect();
+    said.extend(counted.map(|(number, what)| format!("{} {what}", count(number, "node"))));
     if plan.units.len() > 1 {
         said.push(match plan.units.iter().map(|unit| unit.forecast.at_once).max() {
             Some(more @ 2..) => format!("at most {more} at a time"),
@@ -608,6 +638,35 @@ pub(crate) mod tests {
         assert!(text(&outage, Verb::Apply).contains("the Kubernetes API is unavailable meanwhile"));
         outage.units[1].forecast.at_once = 2;
         assert!(summary(&outage).contains("at most 2 at a time"), "{}", summary(&outage));
+    }
+
+    #[test]
+    fn a_drain_evicts_pods_and_a_live_migration_is_no_restart() {
+        let node = || NodeName::from("home-work-1");
+        let unit = |goal: Goal| Unit {
+            id: UnitId("a".into()),
+            node: node(),
+            goal,
+            disruption: Disruption::ServiceRestart,
+            effect: Effect::Absence,
+            forecast: Forecast { at_once: 1, ..Forecast::default() },
+        };
+        let plan = |goal: Goal, action: Action, disruption: Disruption| {
+            let mut plan = plan_of(chain(vec![action], "asked", disruption));
+            plan.steps[0].unit = Some(UnitId("a".into()));
+            plan.units = vec![unit(goal)];
+            text(&plan, Verb::Apply)
+        };
+        let drain = plan(Goal::Drain { node: node() }, Action::DrainNode { node: node() }, Disruption::None);
+        assert!(drain.starts_with("drain home-work-1 [pods evicted]\n"), "{drain}");
+        assert!(drain.ends_with("home: 1 node to drain, pods are evicted, about 20 s.\n"), "{drain}");
+        let vm = VmRef::new("pve1", 150_021);
+        let migrate =
+            Action::MigrateVm { node: node(), vm, to: "pve2".into(), online: true, local_disks: false };
+        let goal = Goal::Move { node: node(), host: "pve2".into() };
+        let moved = plan(goal, migrate, Disruption::ServiceRestart);
+        assert_eq!(moved.matches("[live migration]").count(), 2, "{moved}");
+        assert!(moved.contains("home: 1 node to move, "), "{moved}");
     }
 
     #[test]

@@ -115,6 +115,7 @@ fn write(
     let told = |note: &Note| {
         let is_in = |words: &str| note.text.contains(words);
         note.text.starts_with(model::plan::ETCD)
+            || note.text.starts_with(model::plan::LEASE)
             || note.text.starts_with(model::plan::DELETION)
             || dark.iter().any(|what| is_in(what))
             || observed.unobserved.iter().any(|unobserved| is_in(&unobserved.what) && is_in(&unobserved.why))
@@ -219,7 +220,8 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
     } else if plan.steps.is_empty() && !plan.blocked.is_empty() {
         let changes = ink.yellow(&count(plan.blocked.len(), "change"));
         let rest = if observed.unobserved.is_empty() { "; everything else matches the file" } else { "" };
-        writeln!(w, "Drift:  {changes} that this version does not make{rest}.")
+        let are = if plan.blocked.len() == 1 { "is" } else { "are" };
+        writeln!(w, "Drift:  {changes} {are} blocked{rest}.")
     } else if plan.steps.is_empty() && observed.unobserved.is_empty() {
         writeln!(w, "Drift:  none. The cluster matches the file.")
     } else if plan.steps.is_empty() {

@@ -17,7 +17,7 @@ fn unknown_keys() {
     exit Some(3)
     --- stdout
     --- stderr
-    error[TS0101]: `netwrok` is not a key that is known
+    error[TS0101]: unknown key `netwrok`
      --> cluster.yaml:5:1
       |
     5 | netwrok: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
@@ -25,7 +25,7 @@ fn unknown_keys() {
       |
       = hint: did you mean `network`?
 
-    error[TS0101]: `pools.work.cuont` is not a key that is known
+    error[TS0101]: unknown key `pools.work.cuont`
      --> cluster.yaml:8:28
       |
     8 |   work:    { role: worker, cuont: 2 }
@@ -79,7 +79,7 @@ nodes:
       |
       = hint: write four numbers from 0 to 255, for example `10.25.150.11`
 
-    error[TS0605]: `three` has 100 MiB of memory, too little for a worker
+    error[TS0605]: `three` has 100 MiB of memory, too little for a worker node
      --> cluster.yaml:8:51
       |
     8 |   three: { role: worker, address: banana, memory: 100M }

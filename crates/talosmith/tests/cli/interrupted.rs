@@ -43,7 +43,7 @@ fn the_first_ends_what_is_begun_and_says_how_to_go_on() {
     let told = rest(lines);
     let out = child.wait_with_output().unwrap();
     assert_eq!(out.status.code(), Some(130));
-    assert!(told.contains("what is being changed is finished first"), "{told}");
+    assert!(told.contains("Stopping after the current steps"), "{told}");
     assert!(told.contains("VM created"), "a creation that was started came to its end: {told}");
     let said = String::from_utf8(out.stdout).unwrap();
     assert!(said.contains("Run the same command again to continue."), "{said}");

@@ -23,7 +23,7 @@ fn from_nothing_to_healthy_one_more_and_away() {
     └─ wait for home-work-3 to join  (it is being configured)
 
     Cluster
-    └─ check that the cluster is healthy  (something changed)
+    └─ check that the cluster is healthy  (after the changes above)
 
     home: 1 VM to create, no disruption, about 2 min.
     "#);

@@ -71,9 +71,13 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     let facts: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
     let file = facts["file"].as_str().unwrap();
 
+    let unknown = shell.run("lab inject off pve9");
+    assert!(unknown.code == Some(64) && unknown.err.contains("pve1, pve2, pve3"), "{}", unknown.all());
+    let again = shell.run("lab up --proxmox 127.213.78.201:0 --factory 127.213.78.201:0");
+    assert!(again.code == Some(6) && again.err.contains("talosmith lab down"), "{}", again.all());
     insta::assert_snapshot!(shell.ok("lab inject off pve3"), @r"
-    pve1: well
-    pve2: well
+    pve1: ok
+    pve2: ok
     pve3: off
     The cluster has quorum.
     No calls yet.

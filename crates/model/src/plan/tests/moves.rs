@@ -228,7 +228,7 @@ fn a_host_that_etcd_needs_is_refused_with_the_node_to_move_first() {
     let plan = placed(["pve1", "pve1", "pve2"]).asked(Hand::DrainHost, "pve1");
     assert_eq!(plan.steps, []);
     let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
-    assert_eq!(refusal.code, RefusalCode::Etcd);
+    assert_eq!(refusal.code, RefusalCode::Quorum);
     assert!(refusal.why.contains("2 of 3 voting members of etcd (cp-1, cp-2)"), "{}", refusal.why);
     assert!(refusal.hint.starts_with("move cp-2 first: write `host: pve3`"), "{}", refusal.hint);
     let plan = placed(["pve1", "pve2", "pve2"]).asked(Hand::DrainHost, "nowhere");
@@ -252,13 +252,14 @@ fn a_node_that_cannot_move_is_shut_down() {
 
 #[test]
 fn a_node_of_which_it_is_not_known_whether_it_can_move_is_not_shut_down() {
-    let why = "the token lacks VM.Migrate".to_owned();
+    let why = "403 on pve1: the token lacks VM.Migrate".to_owned();
     let mut case = placed(["pve2", "pve2", "pve2"]).said("w-1", Migration::Unknown { why });
     "pve1".clone_into(&mut case.vm("w-1").host);
     let plan = case.asked(Hand::DrainHost, "pve1");
     assert_eq!(plan.units, [], "{:?}", plan.units);
     let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
     assert_eq!(blocked.node.as_deref(), Some("w-1"));
+    assert!(!blocked.what.contains("pve2") && !blocked.what.contains("pve3"), "{}", blocked.what);
     assert!(blocked.hint.contains("proxmox setup --maintenance"), "{}", blocked.hint);
 }
 

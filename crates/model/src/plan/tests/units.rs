@@ -414,6 +414,37 @@ fn external_machines_are_never_power_cycled() {
 }
 
 #[test]
+fn a_cordon_of_a_run_that_goes_on_or_of_a_shutdown_is_no_interruption() {
+    let mut case = Case::new();
+    cordoned(&mut case.world, "w-1", Some("restart/w-1 by eva@laptop"));
+    let reason = |case: &Case| step(&case.plan(), "verify-node/w-1").reason.clone();
+    assert!(reason(&case).contains("was interrupted"), "{}", reason(&case));
+    assert_eq!(case.plan().notes, []);
+    let at = "2026-01-01T00:00:00.123456789Z".parse().unwrap();
+    let lease = crate::mark::Lease {
+        holder: "eva@laptop".into(),
+        nonce: "1".into(),
+        run: None,
+        since: at,
+        expires: at,
+        stops_after: None,
+        outwaits: None,
+    };
+    case.world.proxmox.record.as_mut().unwrap().state.lease = Some(lease);
+    assert!(reason(&case).starts_with("a run disrupts it now"), "{}", reason(&case));
+    let notes = case.plan().notes;
+    assert!(
+        notes[0].text.starts_with("lease: held by eva@laptop since 2026-01-01 00:00:00 UTC"),
+        "{notes:?}"
+    );
+    case.world.proxmox.record.as_mut().unwrap().state.lease = None;
+    cordoned(&mut case.world, "w-1", Some("shutdown/w-1 by eva@laptop"));
+    case.vm("w-1").running = false;
+    case.world.machines.remove("w-1");
+    assert!(reason(&case).contains("shut down"), "{}", reason(&case));
+}
+
+#[test]
 fn what_talosmith_cordoned_is_uncordoned_and_what_a_person_cordoned_is_not() {
     let mut case = Case::new();
     cordoned(&mut case.world, "w-1", Some("power cycle"));

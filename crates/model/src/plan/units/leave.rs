@@ -11,7 +11,7 @@ use crate::names::NodeName;
 use crate::observed::Api;
 use crate::quorum;
 use crate::step::{Action, Disruption, Step, StepId, UnitId};
-use crate::unit::{Goal, Unit};
+use crate::unit::{self, Goal, Unit, UnitState};
 
 impl Builder<'_> {
     /// Nodes that are replaced: their steps stand already, and get their unit.
@@ -86,9 +86,18 @@ impl Builder<'_> {
     pub(in crate::plan) fn uncordon(&mut self) {
         let has_unit = |name: &NodeName| self.units.iter().any(|unit| unit.node == *name);
         let left: Vec<NodeName> = self.interrupted().into_iter().filter(|name| !has_unit(name)).collect();
+        let open = unit::open(self.observed);
         for node in left {
             let after = vec![Action::Join { node: node.clone() }.id(), Action::reconfigure(&node).id()];
-            let reason = "an earlier run was interrupted while it was disrupted";
+            let state = open.iter().find(|unit| unit.node == node).map(|unit| unit.state);
+            let reason = match state {
+                Some(UnitState::InProgress) => "a run disrupts it now, or was interrupted meanwhile",
+                Some(UnitState::ShutDown) => "it was shut down with `talosmith node shutdown`",
+                Some(UnitState::Unknown) => "another run disrupts it, or was interrupted meanwhile",
+                Some(UnitState::Interrupted) | None => {
+                    "an earlier run was interrupted while it was disrupted"
+                }
+            };
             let verify = self.push(Action::VerifyNode { node: node.clone() }, after, reason, usual::VERIFY);
             let reason = "Talosmith cordoned it, and it needs nothing else";
             let uncordon = self.push(Action::UncordonNode { node }, vec![verify], reason, usual::UNCORDON);

@@ -142,7 +142,10 @@ impl Builder<'_> {
             all.push(DraftStep::new(action, ASKED, usual::UNCORDON));
         }
         if drains {
-            let reason = "its pods move before it is disrupted";
+            let reason = match by_hand {
+                Some(Hand::Drain) => ASKED,
+                _ => "its pods move before it is disrupted",
+            };
             all.push(DraftStep::new(Action::DrainNode { node: name() }, reason, usual::DRAIN));
         }
         if goes_down

@@ -40,7 +40,9 @@ pub fn unknown_name(UnknownName { given, name, known }: &UnknownName) -> Problem
         others.retain(|other| *other != found);
         near.push(format!("{prefix}{found}"));
     }
-    let mut hint = match near.is_empty() {
+    // All of them are none.
+    let is_none = near.is_empty() || (near.len() == known.len() && known.len() > 1);
+    let mut hint = match is_none {
         false => format!("did you mean {}? ", near.join(" or ")),
         true => String::new(),
     };

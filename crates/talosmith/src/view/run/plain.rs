@@ -100,7 +100,7 @@ pub fn still(state: &RunState, waiting: &What) -> String {
         None => format!("still waiting: {note}"),
     };
     if *others > 0 {
-        text = format!("{text} ({} more at work)", count(*others, "step"));
+        text = format!("{text} ({} running)", count(*others, "more step"));
     }
     line(state, &subject(state, step, node.as_deref()), &text)
 }

@@ -468,7 +468,7 @@ impl RunState {
         let open = |id: &&StepId| !matches!(self.progress.get(*id), Some(Progress::Done { .. }));
         match step.after.iter().find(open) {
             Some(before) => format!("waits for: {}", self.title(before)),
-            None => "waits for its turn".to_owned(),
+            None => "not started".to_owned(),
         }
     }
 

@@ -4,7 +4,7 @@ use model::step::Action;
 use model::upgrade::Component;
 
 /// After the first wish to stop.
-pub const STOPPING: &str = "Stopping: what is being changed is finished first; Ctrl-C again stops at once.";
+pub const STOPPING: &str = "Stopping after the current steps. Press Ctrl-C again to stop immediately.";
 
 /// The code of what was not done when the time that `--timeout` gives was over.
 pub const LATE: &str = "timeout";

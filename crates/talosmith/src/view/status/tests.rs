@@ -336,7 +336,7 @@ fn first_use_4_a_node_that_the_file_does_not_have_is_shown_and_counted() {
         text.lines().filter(|line| line.starts_with("home-work-9") || line.starts_with("Drift")).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     home-work-9     ?        pve2  150029  ?             ?        not in file  ?       missing
-    Drift:  1 change that this version does not make; everything else matches the file.
+    Drift:  1 change is blocked; everything else matches the file.
     ");
 }
 
