@@ -484,7 +484,8 @@ async fn a_large_snapshot_needs_little_memory_and_little_time() {
             seed ^= seed << 17;
             block.extend_from_slice(b"/registry/pods/kube-system/coredns-");
             block.extend_from_slice(&seed.to_le_bytes());
-            block.extend_from_slice(br#"{"managedFields":[{"apiVersion":"v1","fieldsType":"FieldsV1","uid":"#);
+            block
+                .extend_from_slice(br#"{"managedFields":[{"apiVersion":"v1","fieldsType":"FieldsV1","uid":"#);
             block.extend_from_slice(&seed.rotate_left(17).wrapping_mul(31).to_le_bytes());
         }
         block.truncate(1 << 20);
