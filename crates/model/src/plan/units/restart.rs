@@ -70,7 +70,8 @@ impl Builder<'_> {
         }
         // With one voter there is nowhere to go, and the API that evicts is away meanwhile.
         let all = voters.unwrap_or_else(|| self.blueprint.control_planes().count());
-        let drains = need.drains(restarts) && !(votes && all <= 1 && effect == Effect::Absence);
+        let is_off = self.vm(node).is_some_and(|vm| !vm.running);
+        let drains = need.drains(restarts) && !is_off && !(votes && all <= 1 && effect == Effect::Absence);
         let reboot = match upgrades && !course.cycled.contains(&node.role) {
             true => RebootMode::PowerCycle,
             false => RebootMode::Default,
@@ -88,8 +89,9 @@ impl Builder<'_> {
             // What it follows at once stands before, outside of the unit.
             need.after.push(Action::reconfigure(&node.name).id());
         }
-        let moves = need.moves.is_some();
+        let moves = need.moves.is_some() && !is_off;
         let acts = self.around(&course.outlook, node, acts, drains, moves, need.by_hand);
+        let moves_leadership = acts.iter().any(|step| matches!(step.action, Action::MoveLeadership { .. }));
         let draft = DraftUnit {
             unit,
             node: node.name.clone(),
@@ -105,7 +107,7 @@ impl Builder<'_> {
         self.take(&join);
         self.place(course, draft, at_once);
         match need.by_hand {
-            Some(Hand::Shutdown) => course.outlook.away(&node.name),
+            Some(Hand::Shutdown) => course.outlook.away(&node.name, moves_leadership),
             _ => course.outlook.joined(&node.name, node.role),
         }
         if configures && votes {
