@@ -169,7 +169,10 @@ fn changes(blueprint: &Blueprint, observed: &Observed, wanted: &BTreeMap<NodeNam
             let is_new = machine.is_some_and(|machine| machine.api == Api::Maintenance);
             if exists && !is_new {
                 upgrade.unknown.insert(node.name.clone());
-                if observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| seen.cordoned.is_some()) {
+                let cordoned =
+                    observed.kubernetes.nodes.get(&node.name).and_then(|seen| seen.cordoned.as_deref());
+                // A replacement does not reboot it.
+                if cordoned.is_some_and(|unit| !unit.starts_with("replace/")) {
                     upgrade.rebooting.insert(node.name.clone());
                 }
             }

@@ -19,6 +19,7 @@ use crate::names::NodeName;
 use crate::observed::{Api, Vm};
 use crate::quorum;
 use crate::step::{Action, Disruption, StepId};
+use crate::unit;
 
 impl<'a> Builder<'a> {
     /// Nodes leave a host, or are shut down there.
@@ -44,12 +45,19 @@ impl<'a> Builder<'a> {
         for (node, vm) in &here {
             let answers =
                 self.observed.machines.get(&node.name).is_some_and(|machine| machine.api == Api::Configured);
-            if !vm.running {
+            let interrupted = self.is_moving(node);
+            if !vm.running && !interrupted {
                 let text = format!("{} is off, and stays on {host} as it is", node.name);
                 self.notes.push(Note { text });
                 continue;
             }
-            if !answers {
+            if interrupted && vm.running && (!answers || self.is_going_down(node)) {
+                let what = format!("{} does not leave {host} yet: it is being shut down to move", node.name);
+                let hint = "run the command again when its VM is off, and Talosmith continues the move";
+                self.block(&node.name, Disruption::PowerCycle, what, hint.to_owned());
+                continue;
+            }
+            if vm.running && !answers {
                 let what = format!("{} does not leave {host}: its machine does not respond", node.name);
                 let hint = "`talosmith status` says what is known of it; if it is dead, `talosmith node replace` replaces it";
                 self.block(&node.name, Disruption::PowerCycle, what, hint.to_owned());
@@ -65,6 +73,10 @@ impl<'a> Builder<'a> {
                 // A shutdown is for what cannot move, not for what may be able to.
                 Err(Stays { why, hint, unknown: true }) => {
                     let what = format!("{} does not leave {host}: {why}", node.name);
+                    self.block(&node.name, Disruption::PowerCycle, what, hint);
+                }
+                Err(Stays { why, hint, .. }) if !vm.running => {
+                    let what = format!("{} is off, and does not leave {host}: {why}", node.name);
                     self.block(&node.name, Disruption::PowerCycle, what, hint);
                 }
                 Err(Stays { why, .. }) => {
@@ -180,6 +192,7 @@ impl<'a> Builder<'a> {
             });
         }
         self.undrains = Some(host.to_owned());
+        self.off_by_hand(host, &nodes);
         for name in &nodes {
             let Some(node) = self.blueprint.nodes.get(name) else { continue };
             let Some(vm) = self.vm(node) else { continue };
@@ -203,6 +216,32 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Nodes that the drain did not shut down and that are off all the same: what else they need, `apply` does.
+    fn off_by_hand(&mut self, host: &str, left: &BTreeSet<NodeName>) {
+        for (node, vm) in self.nodes_on(host) {
+            if !vm.running && !left.contains(&node.name) {
+                let text = format!(
+                    "{} is off on {host}, and `host drain` did not shut it down, so it stays off; `talosmith apply` starts it",
+                    node.name
+                );
+                self.notes.push(Note { text });
+            }
+        }
+    }
+
+    /// Whether a node was about to move from a drained host when its run was interrupted, as its cordon says.
+    pub(super) fn is_moving(&self, node: &Node) -> bool {
+        let on_drained = self.vm(node).is_some_and(|vm| moves::is_drained(self.observed, &vm.host));
+        let is_open = |open: &unit::OpenUnit| open.node == node.name && open.unit.kind() == "move";
+        on_drained && unit::open(self.observed).iter().any(is_open)
+    }
+
+    /// Whether its machine says that it shuts down.
+    fn is_going_down(&self, node: &Node) -> bool {
+        let machine = self.observed.machines.get(&node.name);
+        machine.is_some_and(|machine| machine.stage.as_deref() == Some("shutting down"))
+    }
+
     /// Writes down in the end that the host is not drained any more, unless something stays away from it.
     pub(super) fn undrained(&mut self, host: &str) {
         self.uncordon();
@@ -216,7 +255,8 @@ impl<'a> Builder<'a> {
     /// Whether a node waits for its host, because that is drained: it is not created, and not started, there.
     pub(super) fn must_wait_for_host(&mut self, node: &Node, vm: Option<&Vm>) -> bool {
         let host = match vm {
-            Some(vm) if vm.running => return false,
+            // What goes down to move is not awaited.
+            Some(vm) if vm.running && !(self.is_moving(node) && self.is_going_down(node)) => return false,
             Some(vm) => Some(vm.host.clone()),
             None => node.host.clone().filter(|_| !node.external),
         };
@@ -224,11 +264,17 @@ impl<'a> Builder<'a> {
             |host: &String| moves::is_drained(self.observed, host) && self.undrains.as_ref() != Some(host);
         let Some(host) = host.filter(drained) else { return false };
         let what = match vm {
+            Some(vm) if vm.running => format!("{} is being shut down to move from {host}", node.name),
             Some(_) => format!("{} is off, and is not started: its host {host} is drained", node.name),
             None => format!("{} is not created: its host {host} is drained", node.name),
         };
-        let hint = format!("run `talosmith host undrain {host}` when the work on the host is done");
-        self.block(&node.name, Disruption::None, what, hint);
+        let mut hint = format!("run `talosmith host undrain {host}` when the work on the host is done");
+        let mut disruption = Disruption::None;
+        if self.is_moving(node) {
+            disruption = Disruption::PowerCycle;
+            hint = format!("its move was interrupted; `talosmith host drain {host}` continues it, or {hint}");
+        }
+        self.block(&node.name, disruption, what, hint);
         self.postponed.insert(node.name.clone());
         true
     }
@@ -248,7 +294,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Nodes of the file whose VM is on a host.
-    fn nodes_on(&self, host: &str) -> Vec<(&'a Node, &'a Vm)> {
+    pub(super) fn nodes_on(&self, host: &str) -> Vec<(&'a Node, &'a Vm)> {
         let blueprint: &'a Blueprint = self.blueprint;
         let nodes = blueprint.in_order().into_iter().filter(|node| !node.external);
         let vms = nodes.filter_map(|node| Some((node, self.vm(node)?)));

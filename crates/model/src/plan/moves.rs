@@ -82,7 +82,8 @@ impl Stays {
 impl Builder<'_> {
     /// A VM on another host than the file says moves there.
     pub(super) fn misplaced_host(&mut self, node: &Node, vm: &Vm) {
-        if !is_misplaced(self.blueprint, node, vm) {
+        // One whose move was interrupted is blocked, with the command that continues it.
+        if !is_misplaced(self.blueprint, node, vm) || (!vm.running && self.is_moving(node)) {
             return;
         }
         let pinned = node.host.clone().filter(|_| node.host_pinned);
@@ -194,7 +195,10 @@ impl Builder<'_> {
                 "wait for the task that holds it",
             ));
         }
-        if self.observed.machines.get(&node.name).is_none_or(|machine| machine.api != Api::Configured) {
+        // One that was shut down to move, and has not moved, needs no machine that answers.
+        let continues = !vm.running && self.is_moving(node);
+        let machine = self.observed.machines.get(&node.name);
+        if !continues && machine.is_none_or(|machine| machine.api != Api::Configured) {
             return Err(Stays::new(
                 "its machine does not answer",
                 "it moves once the node is a part of the cluster",
@@ -233,9 +237,12 @@ impl Builder<'_> {
             return Err(Stays::new(format!("{to} has no datastore {store}"), hint));
         }
         has_room(host, to, node, vm)?;
-        let reason = how(vm, local_disks.len(), mapped);
-        let local = !local_disks.is_empty();
-        Ok(Move { from: vm.at(), to: to.to_owned(), online: mapped.is_empty(), local_disks: local, reason })
+        let reason = match continues {
+            true => "it was shut down to move, and that was interrupted".to_owned(),
+            false => how(vm, local_disks.len(), mapped),
+        };
+        let (local, online) = (!local_disks.is_empty(), mapped.is_empty() && !continues);
+        Ok(Move { from: vm.at(), to: to.to_owned(), online, local_disks: local, reason })
     }
 }
 

@@ -48,11 +48,9 @@ impl Builder<'_> {
         }
         self.in_removal_order();
         for (host, nodes) in observed.proxmox.record.iter().flat_map(|record| &record.state.drained) {
-            let still_there = |node: &&NodeName| {
-                let vm = ownership::vm_of(blueprint, &observed.proxmox, node);
-                vm.is_some_and(|vm| vm.host == *host && vm.running)
-            };
-            let there: Vec<&str> = nodes.iter().filter(still_there).map(NodeName::as_str).collect();
+            // Also one that was blocked, and so is not on the list of those that left.
+            let there = self.nodes_on(host).into_iter().filter(|(_, vm)| vm.running);
+            let there: Vec<&str> = there.map(|(node, _)| node.name.as_str()).collect();
             if !there.is_empty() {
                 let count = match there.len() {
                     1 => "1 node still runs".to_owned(),

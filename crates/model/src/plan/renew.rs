@@ -151,7 +151,7 @@ impl Builder<'_> {
     }
 
     /// Whether the Node in Kubernetes says that a replacement of it started and did not end.
-    fn is_being_replaced(&self, node: &Node) -> bool {
+    pub(super) fn is_being_replaced(&self, node: &Node) -> bool {
         let is_open = |open: &unit::OpenUnit| open.node == node.name && open.unit.is_replacement();
         unit::open(self.observed).iter().any(is_open)
     }

@@ -169,6 +169,12 @@ impl Builder<'_> {
 
     /// What is said of a node that does not tell which release it runs.
     fn unknown_release(&self, node: &NodeName, installs: &[Install]) -> (String, String) {
+        let is_off = |node: &Node| self.vm(node).is_some_and(|vm| !vm.running);
+        let half = |node: &&Node| self.is_being_replaced(node) && is_off(node);
+        if self.blueprint.nodes.get(node).filter(half).is_some() {
+            let what = format!("Talosmith upgrades Talos once the replacement of {node} is complete");
+            return (what, format!("continue it: `talosmith node replace {node}`"));
+        }
         let rebooting =
             self.blueprint.upgrade.as_ref().is_some_and(|upgrade| upgrade.rebooting.contains(node));
         if rebooting {

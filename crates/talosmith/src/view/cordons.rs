@@ -48,12 +48,20 @@ pub(super) fn human(w: &mut dyn Write, ink: Ink, cordons: &BTreeMap<&str, Cordon
 pub(super) fn units(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
     for OpenUnit { unit, node, by, state } in unit::open(observed) {
         let by = by.map(|by| format!(" by {}", clean(&by))).unwrap_or_default();
-        // What a replacement deletes, only the command that a person gives deletes. Before that, `apply` takes its cordon back.
-        let is_half = |blocked: &Blocked| {
-            blocked.node.as_ref() == Some(&node) && blocked.disruption == Disruption::Replace
+        // What a replacement deletes, only the command that a person gives deletes. Before that, `apply` takes its cordon back. A removal
+        // needs a permission, and nothing starts on a host that is drained.
+        let against = match unit.kind() {
+            "replace" => Some(Disruption::Replace),
+            "remove" => Some(Disruption::Delete),
+            "move" => Some(Disruption::PowerCycle),
+            "shutdown" => Some(Disruption::None),
+            _ => None,
         };
-        let then = match plan.blocked.iter().find(|blocked| is_half(blocked)) {
-            Some(blocked) if unit.is_replacement() => clean(&blocked.hint).into_owned(),
+        let is_half =
+            |blocked: &Blocked| blocked.node.as_ref() == Some(&node) && Some(blocked.disruption) == against;
+        let blocked = plan.blocked.iter().find(|blocked| is_half(blocked));
+        let then = match blocked {
+            Some(blocked) => clean(&blocked.hint).into_owned(),
             None if unit.is_replacement() => "`talosmith apply` uncordons the node".to_owned(),
             _ => "`talosmith apply` continues it".to_owned(),
         };
@@ -64,6 +72,7 @@ pub(super) fn units(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Pla
                 let then = format!("; if that run is gone: {then}");
                 (ink.yellow("in progress or interrupted:"), then)
             }
+            UnitState::ShutDown if blocked.is_some() => (ink.yellow("shut down:"), format!("; {then}")),
             UnitState::ShutDown => {
                 (ink.yellow("shut down:"), format!("; `talosmith apply` starts {} again", clean(&node)))
             }

@@ -335,11 +335,116 @@ fn a_move_to_a_drained_host_is_blocked_unless_the_node_left_it() {
 
 #[test]
 fn a_host_with_nodes_that_still_run_there_is_not_called_drained() {
-    let mut case = Case::new();
+    let mut case = placed(["pve2", "pve2", "pve3"]);
     let host = case.host("w-1");
     case = case.drained(&host, &["w-1"]);
     let note = |case: &Case, words: &str| case.plan().notes.iter().any(|note| note.text.contains(words));
     assert!(note(&case, &format!("{host} is being drained; 1 node still runs there: w-1")));
     case.vm("w-1").running = false;
     assert!(note(&case, &format!("{host} is drained of w-1")));
+}
+
+/// A device that ties a VM to its host.
+fn tied() -> Migration {
+    Migration::Known {
+        local_disks: vec![],
+        local_resources: vec!["hostpci0".to_owned()],
+        mapped_resources: vec![],
+        not_allowed: BTreeMap::new(),
+    }
+}
+
+/// cp-1 leads etcd. Its leadership moves before it goes, so the forecast of the worker after it has a leader.
+#[test]
+fn the_leader_and_a_worker_on_one_host_are_both_shut_down() {
+    let mut case = placed(["pve1", "pve2", "pve3"]).said("cp-1", tied()).said("w-1", tied());
+    "pve1".clone_into(&mut case.vm("w-1").host);
+    let plan = case.asked(Hand::DrainHost, "pve1");
+    let units: Vec<&str> = plan.units.iter().map(|unit| unit.id.0.as_str()).collect();
+    assert_eq!(units, ["shutdown/cp-1", "shutdown/w-1"], "{:?}", plan.blocked);
+    assert!(kinds(&plan, "shutdown/cp-1").contains(&"move-leadership"));
+}
+
+#[test]
+fn a_node_that_never_left_a_drained_host_is_named() {
+    let mut case = placed(["pve1", "pve2", "pve3"]).drained("pve1", &["cp-1"]);
+    case.vm("cp-1").running = false;
+    "pve1".clone_into(&mut case.vm("w-1").host);
+    let plan = case.plan();
+    let words = "pve1 is being drained; 1 node still runs there: w-1";
+    assert!(plan.notes.iter().any(|note| note.text.contains(words)), "{:?}", plan.notes);
+}
+
+/// A node with a mapped device was shut down to move, and the run was interrupted before it moved.
+fn interrupted_move() -> Case {
+    let mapped = Migration::Known {
+        local_disks: vec![],
+        local_resources: vec![],
+        mapped_resources: vec!["hostpci0".to_owned()],
+        not_allowed: BTreeMap::new(),
+    };
+    let mut case = placed(["pve1", "pve2", "pve3"]).said("cp-1", mapped).drained("pve1", &["cp-1"]);
+    let seen = case.world.kubernetes.nodes.get_mut("cp-1").unwrap();
+    (seen.ready, seen.schedulable) = (false, false);
+    seen.cordoned = Some("move/cp-1 by eva@laptop".to_owned());
+    case.vm("cp-1").running = false;
+    "pve2".clone_into(&mut case.vm("w-1").host);
+    case.world.machines.remove("cp-1");
+    for machine in case.world.machines.values_mut() {
+        if let Some(status) = &mut machine.etcd_status {
+            status.leader = Some("249fc".to_owned());
+        }
+    }
+    case
+}
+
+#[test]
+fn an_interrupted_move_is_continued_by_the_next_drain_of_its_host() {
+    let mut case = interrupted_move();
+    let plan = case.asked(Hand::DrainHost, "pve1");
+    assert_eq!(kinds(&plan, "move/cp-1"), ["migrate-vm", "verify-node", "uncordon-node"], "{plan:?}");
+    assert!(matches!(migration(&plan, "cp-1"), Action::MigrateVm { online: false, .. }));
+    // What a person shut down stays off.
+    let seen = case.world.kubernetes.nodes.get_mut("cp-1").unwrap();
+    seen.cordoned = Some("shutdown/cp-1 by eva@laptop".to_owned());
+    assert_eq!(case.asked(Hand::DrainHost, "pve1").units, []);
+}
+
+#[test]
+fn a_plan_names_the_command_that_continues_an_interrupted_move() {
+    let mut case = interrupted_move();
+    let continues = |case: &Case| {
+        let plan = case.plan();
+        assert!(plan.steps.iter().all(|step| step.action.node() != Some("cp-1")), "{:?}", ids(&plan));
+        let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+        assert!(blocked.hint.contains("`talosmith host drain pve1`"), "{}", blocked.hint);
+    };
+    continues(&case);
+    // It is still going down.
+    case.vm("cp-1").running = true;
+    let etcd = case.world.machines["cp-2"].etcd.clone();
+    let going =
+        Machine { stage: Some("shutting down".to_owned()), ready: false, ..machine(Api::Configured, etcd) };
+    case.world.machines.insert("cp-1".into(), going);
+    continues(&case);
+    let plan = case.asked(Hand::DrainHost, "pve1");
+    assert_eq!(plan.units, [], "it can move once it is off");
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert!(blocked.hint.contains("run the command again"), "{}", blocked.hint);
+}
+
+#[test]
+fn undrain_names_a_node_that_stays_off() {
+    let mut case = placed(["pve2", "pve2", "pve2"]).drained("pve1", &[]);
+    let vm = case.vm("w-1");
+    (vm.host, vm.running) = ("pve1".to_owned(), false);
+    case.world.machines.remove("w-1");
+    let plan = case.asked(Hand::UndrainHost, "pve1");
+    assert!(
+        ids(&plan).contains(&"undrain-host/pve1") && !ids(&plan).contains(&"start-vm/w-1"),
+        "{:?}",
+        ids(&plan)
+    );
+    let told = |note: &Note| note.text.contains("w-1 is off") && note.text.contains("`talosmith apply`");
+    assert!(plan.notes.iter().any(told), "{:?}", plan.notes);
 }

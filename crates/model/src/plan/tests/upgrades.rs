@@ -387,6 +387,20 @@ fn the_rest_of_an_upgrade_that_waits_for_a_reboot_is_part_of_the_plan() {
 }
 
 #[test]
+fn an_upgrade_waits_for_an_interrupted_replacement_and_names_its_command() {
+    let mut case = Case::new("v1.13.8", "v1.13.9");
+    case.world.machines.remove("cp-2");
+    case.world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == "cp-2").unwrap().running = false;
+    case.world.kubernetes.nodes.get_mut("cp-2").unwrap().ready = false;
+    sketch::cordoned(&mut case.world, "cp-2", Some("replace/cp-2 by eva@laptop"));
+    let plan = case.plan();
+    assert!(plan.units.is_empty() && !plan.blocked.is_empty(), "{plan:?}");
+    for blocked in &plan.blocked {
+        assert_eq!(blocked.hint, "continue it: `talosmith node replace cp-2`", "{blocked:?}");
+    }
+}
+
+#[test]
 fn a_node_that_is_created_is_upgraded_with_the_same_approval() {
     let mut case = Case::new("v1.12.4", "v1.14.1");
     case.world.machines.remove("w-1");

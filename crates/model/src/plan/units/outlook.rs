@@ -135,26 +135,41 @@ impl Outlook {
         self.view.members.insert(node.into(), MemberView { errors: vec![], healthy: true, ..joined });
     }
 
-    /// A node is off.
-    pub(super) fn away(&mut self, node: &str) {
+    /// A node is off. Where its leadership of etcd was moved before, another member leads.
+    pub(super) fn away(&mut self, node: &str, moved_leadership: bool) {
         if let Some(seen) = self.view.nodes.get_mut(node) {
             seen.ready = Some(false);
         }
         // Its member does not answer any more; the others list it all the same.
-        self.view.members.remove(node);
+        let led = self.leaves(node);
+        if led && moved_leadership {
+            self.lead_by_another();
+        }
+    }
+
+    /// The member of a node does not answer any more. Says whether it was the leader.
+    fn leaves(&mut self, node: &str) -> bool {
+        self.view.members.remove(node).is_some_and(|view| view.leader.as_ref() == Some(&view.id))
+    }
+
+    /// The leadership of etcd was moved to another healthy member.
+    fn lead_by_another(&mut self) {
+        let next = self.view.members.values().find(|view| view.healthy).map(|view| view.id.clone());
+        for view in self.view.members.values_mut() {
+            view.leader.clone_from(&next);
+        }
     }
 
     /// A node is gone for good.
     pub(super) fn gone(&mut self, node: &str) {
         self.view.nodes.remove(node);
-        let led = self.view.members.remove(node).is_some_and(|view| view.leader.as_ref() == Some(&view.id));
-        // Its leadership was moved before.
-        let next = self.view.members.values().find(|view| view.healthy).map(|view| view.id.clone());
+        let led = self.leaves(node);
         for view in self.view.members.values_mut() {
             view.members.retain(|member| !member.is_of(node));
-            if led {
-                view.leader.clone_from(&next);
-            }
+        }
+        // Its leadership was moved before.
+        if led {
+            self.lead_by_another();
         }
     }
 }

@@ -73,7 +73,8 @@ impl Builder<'_> {
         }
         // With one voter there is nowhere to go, and the API that evicts is away meanwhile.
         let all = voters.unwrap_or_else(|| self.blueprint.control_planes().count());
-        let drains = need.drains(restarts) && !(votes && all <= 1 && effect == Effect::Absence);
+        let is_off = self.vm(node).is_some_and(|vm| !vm.running);
+        let drains = need.drains(restarts) && !is_off && !(votes && all <= 1 && effect == Effect::Absence);
         let reboot = match installs && !course.cycled.contains(&node.role) {
             true => RebootMode::PowerCycle,
             false => RebootMode::Default,
@@ -95,8 +96,9 @@ impl Builder<'_> {
         let known = self.observed.kubernetes.nodes.contains_key(&node.name);
         let drains = drains && (known || !self.observed.kubernetes.answered);
         // A kubelet that restarts leaves etcd alone.
-        let goes_down = need.moves.is_some() || (drains && restarts >= Disruption::Reboot);
+        let goes_down = (need.moves.is_some() && !is_off) || (drains && restarts >= Disruption::Reboot);
         let acts = self.around(&course.outlook, node, acts, drains, goes_down, need.by_hand);
+        let moves_leadership = acts.iter().any(|step| matches!(step.action, Action::MoveLeadership { .. }));
         let draft = DraftUnit {
             unit,
             node: node.name.clone(),
@@ -112,7 +114,7 @@ impl Builder<'_> {
         self.take(&join);
         self.place(course, draft, at_once);
         match need.by_hand {
-            Some(Hand::Shutdown) => course.outlook.away(&node.name),
+            Some(Hand::Shutdown) => course.outlook.away(&node.name, moves_leadership),
             _ => course.outlook.joined(&node.name, node.role),
         }
         if configures && votes {

@@ -7,6 +7,7 @@ use model::diagnostic::Source;
 use model::mark::{BootstrapMark, Lease, RecordState};
 use model::observed::Member;
 use model::observed::{EtcdStatus, Guest, KubernetesNode, RecordSeen, Unobserved};
+use model::step::Disruption;
 
 use super::super::plan::tests::{one_more, plan_of, restarts};
 use super::super::window::columns;
@@ -534,6 +535,21 @@ fn issue_20_who_cordoned_what_and_what_the_next_run_does_is_told() {
     let text = page(&replaced, &restarts());
     let line = "interrupted: replace/home-work-1 by eva@laptop; `talosmith apply` uncordons the node";
     assert!(text.lines().any(|other| other == line), "{text}");
+    // What `apply` does not do without something else is not promised.
+    for (unit, title, disruption) in [
+        ("remove/home-work-1", "interrupted", Disruption::Delete),
+        ("move/home-work-1", "interrupted", Disruption::PowerCycle),
+        ("shutdown/home-work-1", "shut down", Disruption::None),
+    ] {
+        let mut seen = seen.clone();
+        let node = KubernetesNode { ready: false, ..cordoned(Some(unit)) };
+        seen.kubernetes.nodes.insert("home-work-1".into(), node);
+        let mut plan = restarts();
+        let (node, what) = (Some("home-work-1".into()), "it is not done".to_owned());
+        plan.blocked.push(Blocked { node, what, disruption, hint: "do this first".to_owned() });
+        let text = page(&seen, &plan);
+        assert!(text.contains(&format!("{title}: {unit}; do this first\n")), "{text}");
+    }
     let document = serde_json::to_value(json(&blueprint(), &seen, &restarts())).unwrap();
     assert_eq!(document["cordons"]["home-work-2"]["by"], "person");
     assert_eq!(document["cordons"]["home-work-1"]["reason"], "restart/home-work-1 by eva@laptop");
