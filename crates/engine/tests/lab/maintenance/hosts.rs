@@ -4,6 +4,7 @@ use model::allowed::Allowed;
 use model::event::Outcome;
 use model::plan::RefusalCode;
 use model::plan::by_hand::{ByHand, Hand};
+use model::step::UnitId;
 
 use super::{done, planned, units};
 use crate::rig::{HOME, Rig};
@@ -96,6 +97,33 @@ async fn a_node_that_cannot_move_is_shut_down_until_undrain() {
     assert!(running().await);
     assert!(rig.cordoned().await.is_empty());
     rig.assert_nothing_to_do(&file).await;
+}
+
+/// A node was shut down to move, and the run died before it moved: the next drain moves it, and starts it there.
+#[tokio::test(start_paused = true)]
+async fn a_move_that_was_interrupted_while_its_node_was_off_is_continued() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(150_022).await;
+    let (_, drains) = planned(&rig, HOME, &drain(&host), Allowed::default()).await;
+    let asked = ByHand::of(Hand::Shutdown, ["home-work-2"]);
+    let (snapshot, mut plan) = planned(&rig, HOME, &asked, Allowed::default()).await;
+    // The first half of a move is a shutdown under another name.
+    let unit = UnitId("move/home-work-2".to_owned());
+    plan.steps.iter_mut().filter(|step| step.unit.is_some()).for_each(|step| step.unit = Some(unit.clone()));
+    plan.units.iter_mut().for_each(|one| one.id = unit.clone());
+    plan.steps.extend(drains.steps.into_iter().filter(|step| step.id.kind() == "drain-host"));
+    let ran = Box::pin(rig.carry_out(&snapshot, &plan, "me")).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let plan = rig.observe(HOME).await.plan();
+    let hint = format!("`talosmith host drain {host}`");
+    assert!(plan.blocked.iter().any(|blocked| blocked.hint.contains(&hint)), "{:?}", plan.blocked);
+    let ran = done(&rig, HOME, &drain(&host)).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let now = rig.host_of(150_022).await;
+    assert_ne!(now, host);
+    assert!(rig.systems.pve.is_running(&now, 150_022).await.unwrap());
+    assert!(rig.cordoned().await.is_empty());
+    assert!(rig.observe(HOME).await.plan().is_empty());
 }
 
 /// An administrator's maintenance: high availability may move guests, and nothing of ours is restarted there.
