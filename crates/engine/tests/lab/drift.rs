@@ -586,9 +586,9 @@ async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
                 _ => None,
             })
             .collect();
-        assert!(hints[0].contains(&format!("--allow-destroy {node}`")), "{hints:?}");
+        assert!(hints[0].contains(&format!("node replace {node}`")), "{hints:?}");
         // While a step waits for it, too, as a command that can be typed.
-        let hint = format!("`talosmith apply --allow-destroy {node}`");
+        let hint = format!("`talosmith node replace {node}`");
         let hints = |e: &&model::event::Event| matches!(&e.what, What::StepProgress { note, .. } if note.contains(&hint));
         assert!(ran.events.iter().any(|e| hints(&e)), "e2");
 

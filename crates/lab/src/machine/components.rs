@@ -117,6 +117,11 @@ impl Node {
         self.components.pods.values().map(|pod| pod.from)
     }
 
+    /// Whether its settings name the images of static pods. Those that an earlier version stored do not.
+    pub(super) fn names_images(&self) -> bool {
+        !self.settings.images.api_server.is_empty()
+    }
+
     fn wanted(&self, name: &str) -> (String, BTreeMap<String, String>) {
         let Settings { images, arguments, .. } = &self.settings;
         let image = match name {
@@ -143,7 +148,7 @@ impl Machines {
                 None => node.components.kubelet = Some(node.settings.kubernetes.clone()),
             }
         }
-        let Some(up) = node.api_server_from else { return changed };
+        let Some(up) = node.api_server_from.filter(|_| node.names_images()) else { return changed };
         for (name, missing) in STATIC_PODS.into_iter().zip(missing) {
             let (image, arguments) = node.wanted(name);
             let known = node.components.pods.get(name);
