@@ -88,12 +88,12 @@ impl Builder<'_> {
     pub(super) fn versions(&mut self) {
         let installs = std::mem::take(&mut self.installs);
         self.tell_apart();
-        if let Some(upgrade) = &self.blueprint.upgrade {
-            if let Some(problem) = upgrade.problem.clone() {
-                let runs = upgrade.talos.values().chain(upgrade.kubernetes.values()).next();
-                let runs = runs.map(|change| change.runs.clone()).unwrap_or_default();
-                self.refuse_versions(problem, &runs);
-            }
+        if let Some(upgrade) = &self.blueprint.upgrade
+            && let Some(problem) = upgrade.problem.clone()
+        {
+            let runs = upgrade.talos.values().chain(upgrade.kubernetes.values()).next();
+            let runs = runs.map(|change| change.runs.clone()).unwrap_or_default();
+            self.refuse_versions(problem, &runs);
         }
         let is_installed = !installs.is_empty();
         if is_installed && self.may_install(&installs) {
