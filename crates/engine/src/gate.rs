@@ -24,6 +24,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
+use crate::observe::proxmox::last_cause;
 use crate::observe::{etcd, machines};
 use crate::permits::Turn;
 use crate::systems::REQUEST_TIMEOUT;
@@ -91,7 +92,7 @@ async fn wait(
     let mut commands_passed = wish.policy.commands.is_empty();
     let turn = wish.keep.then(|| Turn::of(&context.permits, &wish.want.unit));
     loop {
-        let view = look(context, wish.policy).await;
+        let (view, unresponsive) = look(context, wish.policy).await;
         let verdict = {
             // One lock for the judgment and for keeping its result: two units cannot both be last.
             let mut state = context.permits.state();
@@ -127,7 +128,10 @@ async fn wait(
         };
         // They run directly before a unit, so after a wait they run again.
         commands_passed = wish.policy.commands.is_empty();
-        progress.note(told(&blockers));
+        progress.note(match unresponsive {
+            Some(why) => format!("Proxmox does not say which VMs run, so none counts as running: {why}"),
+            None => told(&blockers),
+        });
         let now = clock.now();
         let own = blockers.iter().all(|blocker| context.permits.is_own(blocker));
         if let Some(turn) = &turn {
@@ -145,11 +149,16 @@ async fn wait(
 }
 
 /// How the cluster stands now, and everything else that the file asks for.
-async fn look(context: &Context, policy: &Policy) -> ClusterView {
-    let (view, readings) =
-        futures::join!(Box::pin(view(context)), Box::pin(conditions::health(context, &policy.gates)));
+///
+/// Also why Proxmox did not answer, if so: then no VM is known to run, and that is the cause of all else that is said.
+async fn look(context: &Context, policy: &Policy) -> (ClusterView, Option<String>) {
+    let ((view, unresponsive), readings) = futures::join!(
+        Box::pin(view_with_power(context)),
+        Box::pin(conditions::health(context, &policy.gates))
+    );
     let window = context.snapshot.window(context.systems.clock.now());
-    ClusterView { health: context.permits.state().freshness.of(readings), window, ..view }
+    let health = context.permits.state().freshness.of(readings);
+    (ClusterView { health, window, ..view }, unresponsive)
 }
 
 /// What is asked of the gate.
@@ -174,8 +183,13 @@ pub(crate) fn refused(what: &str, blockers: &[Blocker]) -> Error {
 
 /// How the cluster stands now: every control plane node asked for itself, and Kubernetes.
 pub(crate) async fn view(context: &Context) -> ClusterView {
+    view_with_power(context).await.0
+}
+
+/// The same, and why Proxmox did not answer, if so.
+async fn view_with_power(context: &Context) -> (ClusterView, Option<String>) {
     let blueprint = &context.snapshot.blueprint;
-    let Ok(access) = context.snapshot.access() else { return ClusterView::default() };
+    let Ok(access) = context.snapshot.access() else { return (ClusterView::default(), None) };
     let nodes: Vec<Node> = context.snapshot.voters();
     let asked = nodes.iter().map(|node| async move {
         let Identified::Configured(client) = Box::pin(identify(&context.systems, node, access)).await else {
@@ -199,10 +213,11 @@ pub(crate) async fn view(context: &Context) -> ClusterView {
         let told = machines.values_mut().filter_map(|machine| machine.etcd_status.as_mut());
         told.for_each(|status| status.errors.push(format!("its alarms are not known: {why}")));
     }
-    ClusterView::of(blueprint, &machines, &kubernetes.unwrap_or_default())
+    let view = ClusterView::of(blueprint, &machines, &kubernetes.unwrap_or_default())
         .with_power(blueprint, |node| power.runs.get(node).copied())
         .with_removed(&context.snapshot.observed.removed)
-        .with_maintenance(power.maintenance)
+        .with_maintenance(power.maintenance);
+    (view, power.unresponsive)
 }
 
 /// What Proxmox says of the nodes' VMs.
@@ -212,6 +227,8 @@ struct Power {
     runs: BTreeMap<NodeName, bool>,
     /// Those on a host that high availability has in maintenance, with that host.
     maintenance: BTreeMap<NodeName, String>,
+    /// Why it says nothing, if so.
+    unresponsive: Option<String>,
 }
 
 async fn power(context: &Context) -> Power {
@@ -221,7 +238,11 @@ async fn power(context: &Context) -> Power {
     }
     let pve = &context.systems.pve;
     let listed = context.systems.clock.timeout(REQUEST_TIMEOUT, pve.cluster_resources()).await;
-    let Ok(Ok(resources)) = listed else { return Power::default() };
+    let resources = match listed {
+        Ok(Ok(resources)) => resources,
+        Ok(Err(error)) => return Power { unresponsive: Some(last_cause(&error)), ..Power::default() },
+        Err(late) => return Power { unresponsive: Some(late.to_string()), ..Power::default() },
+    };
     let in_maintenance: BTreeSet<&String> = resources
         .iter()
         .filter(|r| r.kind == "node" && r.hastate.as_deref() == Some("maintenance"))
@@ -256,5 +277,6 @@ async fn power(context: &Context) -> Power {
         };
         Some((node.name.clone(), runs))
     });
-    Power { runs: join_all(asked).await.into_iter().flatten().collect(), maintenance }
+    let runs = join_all(asked).await.into_iter().flatten().collect();
+    Power { runs, maintenance, unresponsive: None }
 }

@@ -719,6 +719,12 @@ pub enum Kubelet {
 }
 
 impl Machine {
+    /// Whether it answers and is about to stop: what it runs now says nothing of what it comes back with.
+    #[must_use]
+    pub fn goes_down(&self) -> bool {
+        matches!(self.stage.as_deref(), Some("rebooting" | "shutting down" | "upgrading"))
+    }
+
     /// A machine that does not answer.
     #[must_use]
     pub fn unresponsive(why: impl Into<String>) -> Self {

@@ -154,9 +154,9 @@ fn set_components(
     node.components = components;
 }
 
-/// Whether it is known what a machine runs.
+/// Whether it is known what a machine runs. One that goes down says what it ran, and may come back with what was installed meanwhile.
 fn answers(machine: &Machine) -> bool {
-    machine.api == Api::Configured && machine.talos.is_some()
+    machine.api == Api::Configured && machine.talos.is_some() && !machine.goes_down()
 }
 
 /// Which nodes run something else than the file says, and of which that is not known.

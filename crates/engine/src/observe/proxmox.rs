@@ -739,7 +739,7 @@ async fn images(
     (images, unobserved)
 }
 
-fn last_cause(error: &dyn std::error::Error) -> String {
+pub(crate) fn last_cause(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;

@@ -536,6 +536,10 @@ impl<'a> Builder<'a> {
 
     /// A machine that runs with a configuration under our authority.
     fn running(&mut self, node: &Node, machine: &Machine, after: Vec<StepId>) {
+        // It is waited for, and compared once it is back.
+        if machine.goes_down() {
+            return;
+        }
         if let Some(runs) = machine.talos.as_deref().filter(|runs| *runs != node.talos) {
             self.other_talos(node, machine, runs, after);
             return;

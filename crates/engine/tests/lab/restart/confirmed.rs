@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lab::{CallMoment, Verdict};
-use model::event::Outcome;
+use lab::{CallMoment, Far, Injection, Lost, Partition, Verdict};
+use model::event::{Outcome, What};
 use model::gate::Effect;
 use model::step::Action;
 use model::unit::Goal;
@@ -66,4 +66,35 @@ async fn a_worker_that_went_off_counts_at_once() {
     assert_eq!((step.as_str(), code.as_str()), ("reboot-node/home-work-2", "gate"), "{why}");
     assert!(why.contains(WORKERS[0]), "{why}");
     assert_eq!(rig.boots()[&150_022], before);
+}
+
+/// Without Proxmox no VM is known to run, so nothing is disrupted; and that is what the wait names, not the nodes that seem to be missing.
+#[tokio::test(start_paused = true)]
+async fn a_wait_names_a_proxmox_that_does_not_answer() {
+    let rig = Rig::healthy().await;
+    let snapshot = rig.observe(HOME).await;
+    let mut plan = nothing(&snapshot);
+    restart(&mut plan, CONTROL[1], vec![reboot(CONTROL[1])], &[]);
+    let lab = rig.lab.clone();
+    rig.lab.on_call(move |_, moment, _, path| {
+        if moment == CallMoment::After && path.contains("volumeattachments") {
+            let which = Partition { origin: None, far: Far::Proxmox, lost: Lost::Requests };
+            lab.inject(Injection::Partition { which, cut: true });
+        }
+        Verdict::GoOn
+    });
+    let before = rig.boots()[&150_012].clone();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let notes: Vec<&String> = ran
+        .events
+        .iter()
+        .filter_map(|event| match &event.what {
+            What::StepProgress { note, .. } => Some(note),
+            _ => None,
+        })
+        .collect();
+    assert!(notes.iter().any(|note| note.starts_with("Proxmox does not say")), "{notes:?}");
+    assert!(!notes.iter().any(|note| note.contains("no other control plane node is ready")), "{notes:?}");
+    assert_eq!(rig.boots()[&150_012], before);
 }
