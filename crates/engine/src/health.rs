@@ -404,6 +404,9 @@ fn no_kubernetes(error: &Error) -> Unmet {
 fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<NodeName, KubernetesNode>) -> Held {
     let mut awaits = None;
     let mut lacks = vec![];
+    // The unit that upgrades a kubelet verifies it, in this run or in a later one.
+    let upgrade = snapshot.blueprint.upgrade.as_ref();
+    let is_upgraded = |node: &NodeName| upgrade.is_some_and(|upgrade| upgrade.kubernetes.contains_key(node));
     for node in snapshot.blueprint.in_order() {
         let seen = Seen::nothing(&snapshot.blueprint, node).with_kubernetes(nodes);
         let mut unmet = |words: String| lacks.push(Unmet::new(words));
@@ -412,6 +415,7 @@ fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<NodeName, KubernetesNode>) 
             continue;
         };
         match seen.lacks(&[readiness::Condition::Ready, readiness::Condition::Version]) {
+            Some(readiness::Condition::Version) if is_upgraded(&node.name) => {}
             Some(readiness::Condition::Version) => {
                 unmet(format!("{} runs {}, not {}", node.name, known.version, node.kubernetes));
             }
