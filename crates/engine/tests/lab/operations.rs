@@ -582,6 +582,17 @@ async fn run(seed: u64) -> Ran {
             }
             rig.systems.clock.sleep(Duration::from_secs(60)).await;
         }
+        // A worker that a person switched off on the drained host uses the budget, and nothing else starts it there: the person does.
+        if operation == Operation::DrainHost
+            && tries.last().is_some_and(|last| last.contains("unavailable at once"))
+        {
+            let off =
+                acts.iter().filter_map(|act| if let Act::PowerOff(vmid) = act { Some(*vmid) } else { None });
+            for vmid in off {
+                let _ = rig.lab.person().power_on(vmid);
+            }
+            rig.systems.clock.sleep(Duration::from_secs(120)).await;
+        }
         // A command changes what it was asked to; what people did meanwhile is for the file.
         if operation.asked().is_some() {
             attempt(&rig, Operation::Drift, &file, &me).await;
