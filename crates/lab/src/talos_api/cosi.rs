@@ -141,7 +141,7 @@ fn wire(
 ) -> Wire {
     let (yaml_spec, proto_spec) = resource.encode(&definition.spec);
     let mut seen = machines.version_of(vmid, kind, &resource.id, &yaml_spec, now);
-    // Static pods carry the version of their configuration, whoever looked at it.
+    // Static pods carry the version of their configuration, which does not depend on how often a client read it.
     let node = machines.get(vmid).and_then(|machine| machine.node());
     seen.version = node.and_then(|node| node.config_version(kind)).unwrap_or(seen.version);
     let minor = machines.get(vmid).map_or(0, |machine| machine.profile().minor);

@@ -536,7 +536,7 @@ impl<'a> Builder<'a> {
 
     /// A machine that runs with a configuration under our authority.
     fn running(&mut self, node: &Node, machine: &Machine, after: Vec<StepId>) {
-        // It is waited for, and compared once it is back.
+        // `apply` waits for it, and the next plan compares it once it is back.
         if machine.goes_down() {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! The chain is measured in a copy of the same lab, with one who knows everything and checks nothing: it shuts a VM down and starts it
 //! again without a drain, without a question to etcd, without a look at the machine, and turns to the next one at the moment at which the
-//! node is back. Control plane nodes go one at a time, workers as many at once as the file allows. Nobody could be faster.
+//! node is back. Control plane nodes go one at a time, workers as many at once as the file allows. No program could be faster.
 
 use std::sync::Mutex;
 use std::time::Duration;
